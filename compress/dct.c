@@ -12,12 +12,13 @@
  * Source: B. Peng et al., "DeMo: decoupled momentum optimization", 2024.
  */
 #include "compress/bits.h"
+#include "compress/dct_kernels.h"
 #include "compress/elements.h"
+#include "compress/kernels.h"
 #include "compress/tilewise.h"
-#include "compress/topk.h"
 #include "core/err.h"
 
-#define CHUNK 64
+#define CHUNK SL_DCT_CHUNK
 #define HALF (CHUNK / 2)
 #define LIST_MOST 10 /* places of 6 bits take fewer bytes than a word */
 
@@ -50,56 +51,40 @@ static float weight(unsigned k, unsigned j)
     return angle > 64 ? -cosines[128 - angle] : cosines[angle];
 }
 
-/* of[k % 2][j][k / 2]: even coefficients see sums of elements that mirror each other, odd ones
- * differences. */
-struct weights {
-    float of[2][HALF][HALF];
-};
-
-static void weights_make(struct weights *w)
+static void weights_make(struct sl_dct_weights *w)
 {
     for (unsigned j = 0; j < HALF; j++)
         for (unsigned k = 0; k < CHUNK; k++)
             w->of[k % 2][j][k / 2] = weight(k, j);
 }
 
-static void transform(const struct weights *w, const float x[CHUNK], float out[CHUNK])
+/* The best that goes with the codecs' kernels, forced or not. */
+static sl_dct_forward *forward_of_cpu(void)
 {
-    float even[HALF] = {0}, odd[HALF] = {0};
-    bool wild = false;
+#ifdef __x86_64__
+    const char *name = sl_codec_kernels()->name;
 
-    for (unsigned j = 0; j < HALF; j++) {
-        float sum = x[j] + x[CHUNK - 1 - j], difference = x[j] - x[CHUNK - 1 - j];
-
-        for (unsigned k = 0; k < HALF; k++)
-            even[k] += sum * w->of[0][j][k];
-        for (unsigned k = 0; k < HALF; k++)
-            odd[k] += difference * w->of[1][j][k];
-    }
-    for (unsigned k = 0; k < HALF; k++) {
-        out[2 * k] = even[k];
-        out[2 * k + 1] = odd[k];
-        wild |= (sl_f32_bits(even[k]) & SL_BITS_ABS) >= SL_BITS_INF;
-        wild |= (sl_f32_bits(odd[k]) & SL_BITS_ABS) >= SL_BITS_INF;
-    }
-    for (unsigned k = 0; wild && k < CHUNK; k++)
-        out[k] = sl_f32_of(SL_BITS_NAN);
+    if (strcmp(name, "avx512") == 0)
+        return sl_dct_forward_avx512;
+    if (strcmp(name, "avx2") == 0)
+        return sl_dct_forward_avx2;
+#endif
+    return sl_dct_forward_c;
 }
 
 /* What the coefficients at these places are of elements: sums in the order of places, even and odd
  * ones apart. */
-static void transform_back(const uint8_t *place, const float *value, unsigned kept,
-                           float out[CHUNK])
+static void transform_back(const float rows[CHUNK][HALF], const uint8_t *place, const float *value,
+                           unsigned kept, float out[CHUNK])
 {
     float part[2][HALF] = {{0}};
 
     for (unsigned i = 0; i < kept; i++) {
-        float row[HALF];
+        const float *row = rows[place[i]];
+        float *sum = part[place[i] % 2];
 
         for (unsigned j = 0; j < HALF; j++)
-            row[j] = weight(place[i], j);
-        for (unsigned j = 0; j < HALF; j++)
-            part[place[i] % 2][j] += value[i] * row[j];
+            sum[j] += value[i] * row[j];
     }
     for (unsigned j = 0; j < HALF; j++) {
         out[j] = part[0][j] + part[1][j];
@@ -140,46 +125,25 @@ static int check(const struct sl_codec_spec *spec)
     return sl_codec_check_used(spec, SL_USES_K | SL_USES_BITS);
 }
 
-/* The k largest of a chunk. */
-static void choose(const float x[CHUNK], unsigned k, uint8_t place[CHUNK], float value[CHUNK])
+static void put_places(uint64_t places, unsigned k, struct sl_bits_out *bits)
 {
-    size_t above;
-    uint32_t least = sl_topk_kth(x, CHUNK, k, &above);
-    size_t equals = k - above, kept = 0;
-
-    for (unsigned i = 0; i < CHUNK; i++) {
-        uint32_t magnitude = sl_f32_bits(x[i]) & SL_BITS_ABS;
-
-        if (magnitude < least || (magnitude == least && equals == 0))
-            continue;
-        equals -= magnitude == least;
-        place[kept] = (uint8_t)i;
-        value[kept++] = x[i];
-    }
-}
-
-static void put_places(const uint8_t *place, unsigned k, struct sl_bits_out *bits)
-{
-    uint64_t word = 0;
-
-    for (unsigned i = 0; i < k; i++) {
-        if (k <= LIST_MOST)
-            sl_bits_put(bits, place[i], 6);
-        word |= UINT64_C(1) << place[i];
-    }
     if (k > LIST_MOST) {
-        sl_bits_put(bits, (uint32_t)word, 32);
-        sl_bits_put(bits, (uint32_t)(word >> 32), 32);
+        sl_bits_put(bits, (uint32_t)places, 32);
+        sl_bits_put(bits, (uint32_t)(places >> 32), 32);
+        return;
     }
+    for (; places != 0; places &= places - 1)
+        sl_bits_put(bits, (uint32_t)__builtin_ctzll(places), 6);
 }
 
 static void encode_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
                         const float *in, size_t count, uint32_t *hint, void *out)
 {
-    uint8_t *values = (uint8_t *)out + places_len(spec, count), place[CHUNK];
+    uint8_t *values = (uint8_t *)out + places_len(spec, count);
+    sl_dct_forward *forward = forward_of_cpu();
     struct sl_bits_out bits = {.at = out};
     float chunk[CHUNK], value[CHUNK];
-    struct weights w;
+    struct sl_dct_weights w;
 
     weights_make(&w);
     memset(out, 0, tile_len(spec, count));
@@ -188,10 +152,12 @@ static void encode_tile(const struct sl_codec_spec *spec, const struct sl_codec_
 
         memset(chunk, 0, sizeof(chunk));
         memcpy(chunk, in + first, n * sizeof(*in));
-        transform(&w, chunk, value);
-        memcpy(chunk, value, sizeof(chunk));
-        choose(chunk, spec->k, place, value);
-        put_places(place, spec->k, &bits);
+        uint64_t places = forward(&w, chunk, spec->k);
+        unsigned kept = 0;
+
+        put_places(places, spec->k, &bits);
+        for (; places != 0; places &= places - 1)
+            value[kept++] = chunk[__builtin_ctzll(places)];
         sl_elements_narrow(spec->bits == 32 ? SLUICE_F32 : SLUICE_BF16, value, spec->k,
                            values + first / CHUNK * spec->k * width_of(spec));
     }
@@ -226,9 +192,12 @@ static int add_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *
 {
     const uint8_t *values = (const uint8_t *)in + places_len(spec, count);
     struct sl_bits_in bits = {.at = in, .end = values};
-    float chunk[CHUNK], value[CHUNK];
+    float chunk[CHUNK], value[CHUNK], rows[CHUNK][HALF];
     uint8_t place[CHUNK];
 
+    for (unsigned k = 0; k < CHUNK; k++)
+        for (unsigned j = 0; j < HALF; j++)
+            rows[k][j] = weight(k, j);
     for (size_t first = 0; first < count; first += CHUNK) {
         size_t n = count - first < CHUNK ? count - first : CHUNK;
 
@@ -239,7 +208,7 @@ static int add_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *
                            spec->k);
         sl_elements_widen(spec->bits == 32 ? SLUICE_F32 : SLUICE_BF16,
                           values + first / CHUNK * spec->k * width_of(spec), spec->k, value);
-        transform_back(place, value, spec->k, chunk);
+        transform_back((const float(*)[HALF])rows, place, value, spec->k, chunk);
         for (size_t i = 0; i < n; i++)
             sum[first + i] += chunk[i];
     }

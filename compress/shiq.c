@@ -6,7 +6,7 @@
 #include "compress/shiq.h"
 
 #include "compress/elements.h"
-#include "compress/philox.h"
+#include "compress/kernels.h"
 #include "compress/tilewise.h"
 #include "core/err.h"
 
@@ -46,15 +46,10 @@ static int check(const struct sl_codec_spec *spec)
 }
 
 /* Least and largest scales as in bq8. */
-static uint32_t scale_of(const float *in, size_t count, int largest)
+static uint32_t scale_of(uint32_t max, int largest)
 {
-    uint32_t max = 0, bits, most;
+    uint32_t bits, most;
 
-    for (size_t i = 0; i < count; i++) {
-        uint32_t magnitude = sl_f32_bits(in[i]) & SL_BITS_ABS;
-
-        max = magnitude > max ? magnitude : max;
-    }
     if (max >= SL_BITS_INF)
         return SL_BITS_NAN;
     if (max < TINY)
@@ -62,6 +57,22 @@ static uint32_t scale_of(const float *in, size_t count, int largest)
     bits = (sl_f32_bits(sl_f32_of(max) / (float)largest) + 0xffff) & 0xffff0000;
     most = sl_f32_bits(LARGEST / (float)largest) & 0xffff0000;
     return bits < TINY ? TINY : bits > most ? most : bits;
+}
+
+/* The scales that a tile needs. */
+static void tile_scales(const struct sl_codec_spec *spec, const float *in, size_t count,
+                        uint32_t *scales)
+{
+    size_t whole = count / BLOCK * BLOCK, blocks = sl_shiq_scale_count(count);
+    float last[BLOCK] = {0};
+
+    sl_codec_kernels()->maxima(in, whole, BLOCK, NULL, scales);
+    if (whole < count) {
+        memcpy(last, in + whole, (count - whole) * sizeof(*in));
+        sl_codec_kernels()->maxima(last, BLOCK, BLOCK, NULL, scales + whole / BLOCK);
+    }
+    for (size_t b = 0; b < blocks; b++)
+        scales[b] = scale_of(scales[b], largest_of(spec));
 }
 
 /* x in units of the scale, to nearest even; NaN, which only foreign scales let through, is low. */
@@ -85,40 +96,103 @@ static int at_random(float x, float inverse, float largest, uint32_t u)
     return whole - ((float)whole > code);
 }
 
-/* Codes of a block; at: that of its first element. */
-static void quantise_block(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
-                           const float *in, size_t count, uint32_t scale, int codes[BLOCK])
+static bool is_random(const struct sl_codec_spec *spec)
 {
-    float largest = (float)largest_of(spec), inverse;
-
-    memset(codes, 0, BLOCK * sizeof(*codes));
-    if (scale == 0 || scale >= SL_BITS_INF)
-        return;
-    inverse = 1.0f / sl_f32_of(scale);
-    if ((spec->flags & SL_SPEC_STOCHASTIC) == 0)
-        for (size_t i = 0; i < count; i++)
-            codes[i] = nearest(in[i], inverse, largest);
-    else
-        for (size_t i = 0; i < count; i++)
-            codes[i] = at_random(in[i], inverse, largest,
-                                 sl_philox_16(at->first + i, at->stream, at->step, spec->seed));
+    return (spec->flags & SL_SPEC_STOCHASTIC) != 0;
 }
 
-static void store_codes(const struct sl_codec_spec *spec, const int *codes, size_t count,
-                        size_t first, void *out)
+/* A tile's blocks at once: kernels take whole ones. */
+struct work {
+    const float *in;
+    size_t blocks;
+    float inverse[SL_TILE / BLOCK]; /* 0: all codes are */
+    uint16_t random[SL_TILE];
+};
+
+static void quantise_narrow(const struct sl_codec_spec *spec, const struct work *w, int8_t *codes)
 {
-    if (wide(spec)) {
-        for (size_t i = 0; i < count; i++)
-            ((int16_t *)out)[first + i] = (int16_t)codes[i];
-        return;
+    int8_t largest = (int8_t)largest_of(spec);
+
+    sl_codec_kernels()->codes(8, w->in, w->blocks * BLOCK, BLOCK, w->inverse,
+                              is_random(spec) ? w->random : NULL, NULL, false, codes);
+    for (size_t i = 0; i < w->blocks * BLOCK; i++) {
+        int8_t code = codes[i] > largest ? largest : codes[i];
+
+        codes[i] = code < -largest ? (int8_t)-largest : code;
     }
-    for (size_t i = 0; i < count; i++)
-        ((int8_t *)out)[first + i] = (int8_t)codes[i];
+    for (size_t b = 0; b < w->blocks; b++)
+        if (w->inverse[b] == 0)
+            memset(codes + b * BLOCK, 0, BLOCK);
+}
+
+static void quantise_wide(const struct sl_codec_spec *spec, const struct work *w, int16_t *codes)
+{
+    float largest = (float)largest_of(spec);
+
+    for (size_t b = 0; b < w->blocks; b++) {
+        const float *in = w->in + b * BLOCK;
+        int16_t *out = codes + b * BLOCK;
+
+        if (w->inverse[b] == 0)
+            memset(out, 0, BLOCK * sizeof(*out));
+        else if (!is_random(spec))
+            for (size_t i = 0; i < BLOCK; i++)
+                out[i] = (int16_t)nearest(in[i], w->inverse[b], largest);
+        else
+            for (size_t i = 0; i < BLOCK; i++)
+                out[i] =
+                    (int16_t)at_random(in[i], w->inverse[b], largest, w->random[b * BLOCK + i]);
+    }
+}
+
+/* Codes of a tile. What is no whole number of blocks goes by way of ones that zeros fill up. */
+static void quantise_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                          const float *in, size_t count, const uint32_t *scales, void *codes)
+{
+    bool whole = count % BLOCK == 0;
+    struct work w;
+    uint16_t filled_codes[SL_TILE];
+    void *to = whole ? codes : filled_codes;
+    float filled[SL_TILE];
+
+    w.in = in;
+    w.blocks = sl_shiq_scale_count(count);
+    if (!whole) {
+        memcpy(filled, in, count * sizeof(*in));
+        memset(filled + count, 0, (w.blocks * BLOCK - count) * sizeof(*in));
+        w.in = filled;
+    }
+    for (size_t b = 0; b < w.blocks; b++)
+        w.inverse[b] = scales[b] == 0 || scales[b] >= SL_BITS_INF ? 0 : 1 / sl_f32_of(scales[b]);
+    if (is_random(spec))
+        sl_codec_kernels()->random(at->first, w.blocks * BLOCK, at->stream, at->step, spec->seed,
+                                   w.random);
+    if (wide(spec))
+        quantise_wide(spec, &w, (int16_t *)to);
+    else
+        quantise_narrow(spec, &w, (int8_t *)to);
+    if (!whole)
+        memcpy(codes, to, count * width_of(spec));
 }
 
 static int load_code(const struct sl_codec_spec *spec, const void *codes, size_t i)
 {
     return wide(spec) ? ((const int16_t *)codes)[i] : ((const int8_t *)codes)[i];
+}
+
+/* Some codes as floats. */
+static void load_codes(const struct sl_codec_spec *spec, const void *codes, size_t first,
+                       size_t count, float *out)
+{
+    const int16_t *halves = (const int16_t *)codes + first;
+    const int8_t *bytes = (const int8_t *)codes + first;
+
+    if (wide(spec))
+        for (size_t i = 0; i < count; i++)
+            out[i] = halves[i];
+    else
+        for (size_t i = 0; i < count; i++)
+            out[i] = bytes[i];
 }
 
 static size_t block_count(size_t first, size_t count)
@@ -134,13 +208,13 @@ static const void *element_of(const struct sl_codec_spec *spec, const void *in, 
 void sl_shiq_scales(const struct sl_codec_spec *spec, const void *in, size_t count,
                     uint32_t *scales)
 {
-    float floats[BLOCK];
+    float floats[SL_TILE];
 
-    for (size_t first = 0; first < count; first += BLOCK) {
-        size_t n = block_count(first, count);
+    for (size_t first = 0; first < count; first += SL_TILE) {
+        size_t n = count - first < SL_TILE ? count - first : SL_TILE;
 
-        sl_elements_widen(spec->dtype, element_of(spec, in, first), n, floats);
-        scales[first / BLOCK] = scale_of(floats, n, largest_of(spec));
+        tile_scales(spec, sl_elements_floats(spec->dtype, element_of(spec, in, first), n, floats),
+                    n, scales + first / BLOCK);
     }
 }
 
@@ -148,15 +222,14 @@ void sl_shiq_quantise(const struct sl_codec_spec *spec, const struct sl_codec_at
                       const void *in, size_t count, const uint32_t *scales, void *codes)
 {
     struct sl_codec_at here = *at;
-    float floats[BLOCK];
-    int block[BLOCK];
+    float floats[SL_TILE];
 
-    for (size_t first = 0; first < count; first += BLOCK, here.first += BLOCK) {
-        size_t n = block_count(first, count);
+    for (size_t first = 0; first < count; first += SL_TILE, here.first += SL_TILE) {
+        size_t n = count - first < SL_TILE ? count - first : SL_TILE;
 
-        sl_elements_widen(spec->dtype, element_of(spec, in, first), n, floats);
-        quantise_block(spec, &here, floats, n, scales[first / BLOCK], block);
-        store_codes(spec, block, n, first, codes);
+        quantise_tile(spec, &here,
+                      sl_elements_floats(spec->dtype, element_of(spec, in, first), n, floats), n,
+                      scales + first / BLOCK, (char *)codes + first * width_of(spec));
     }
 }
 
@@ -169,8 +242,11 @@ void sl_shiq_dequantise(const struct sl_codec_spec *spec, const void *codes, siz
         size_t n = block_count(first, count);
         float scale = sl_f32_of(scales[first / BLOCK]);
 
+        load_codes(spec, codes, first, n, floats);
         for (size_t i = 0; i < n; i++)
-            floats[i] = (float)load_code(spec, codes, first + i) * scale * factor;
+            floats[i] *= scale;
+        for (size_t i = 0; i < n && factor != 1; i++)
+            floats[i] *= factor;
         sl_elements_narrow(spec->dtype, floats, n,
                            (char *)out + first * (spec->dtype == SLUICE_F32 ? 4 : 2));
     }
@@ -190,20 +266,19 @@ static size_t tile_len(const struct sl_codec_spec *spec, size_t count)
 static void encode_blocks(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
                           const float *in, size_t count, const uint32_t *scales, void *out)
 {
-    uint8_t *codes = (uint8_t *)out + scales_len(count);
-    struct sl_codec_at here = *at;
-    int block[BLOCK];
+    size_t blocks = sl_shiq_scale_count(count), codes = scales_len(count);
+    size_t end = codes + count * width_of(spec);
+    uint32_t own[SL_TILE / BLOCK];
 
-    memset(out, 0, tile_len(spec, count));
-    for (size_t first = 0; first < count; first += BLOCK, here.first += BLOCK) {
-        size_t n = block_count(first, count);
-        uint32_t scale =
-            scales != NULL ? scales[first / BLOCK] : scale_of(in + first, n, largest_of(spec));
-
-        ((uint16_t *)out)[first / BLOCK] = (uint16_t)(scale >> 16);
-        quantise_block(spec, &here, in + first, n, scale, block);
-        store_codes(spec, block, n, first, codes);
+    if (scales == NULL) {
+        tile_scales(spec, in, count, own);
+        scales = own;
     }
+    memset(out, 0, codes);
+    for (size_t b = 0; b < blocks; b++)
+        ((uint16_t *)out)[b] = (uint16_t)(scales[b] >> 16);
+    quantise_tile(spec, at, in, count, scales, (char *)out + codes);
+    memset((char *)out + end, 0, tile_len(spec, count) - end);
 }
 
 static void encode_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
@@ -215,11 +290,16 @@ static void encode_tile(const struct sl_codec_spec *spec, const struct sl_codec_
 static int add_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at, const void *in,
                     size_t count, float *sum)
 {
-    const uint8_t *codes = (const uint8_t *)in + scales_len(count);
+    float floats[BLOCK];
 
-    for (size_t i = 0; i < count; i++)
-        sum[i] +=
-            (float)load_code(spec, codes, i) * sl_f32_of_bf16(((const uint16_t *)in)[i / BLOCK]);
+    for (size_t first = 0; first < count; first += BLOCK) {
+        float scale = sl_f32_of_bf16(((const uint16_t *)in)[first / BLOCK]);
+        size_t n = block_count(first, count);
+
+        load_codes(spec, (const char *)in + scales_len(count), first, n, floats);
+        for (size_t i = 0; i < n; i++)
+            sum[first + i] += floats[i] * scale;
+    }
     return 0;
 }
 
@@ -237,8 +317,9 @@ size_t sl_shiq_encode(const struct sl_codec_spec *spec, const struct sl_codec_at
     for (size_t first = 0; first < count; first += SL_TILE, here.first += SL_TILE) {
         size_t n = count - first < SL_TILE ? count - first : SL_TILE;
 
-        sl_elements_widen(spec->dtype, element_of(spec, in, first), n, floats);
-        encode_blocks(spec, &here, floats, n, scales + first / BLOCK, (char *)out + done);
+        encode_blocks(spec, &here,
+                      sl_elements_floats(spec->dtype, element_of(spec, in, first), n, floats), n,
+                      scales + first / BLOCK, (char *)out + done);
         done += tile_len(spec, n);
     }
     return done;
@@ -258,9 +339,10 @@ static int add_codes(const struct sl_codec_spec *spec, void *sum, const void *in
         return sl_fail(-EBADMSG, "sums of shiq codes are larger than %u ranks could make them",
                        spec->ranks);
     for (size_t i = 0; i < count; i++) {
-        int code = load_code(spec, sum, i) + load_code(spec, in, i);
-
-        store_codes(spec, &code, 1, i, sum);
+        if (wide(spec))
+            ((int16_t *)sum)[i] += ((const int16_t *)in)[i];
+        else
+            ((int8_t *)sum)[i] += ((const int8_t *)in)[i];
     }
     return 0;
 }

@@ -12,6 +12,8 @@
 #include "compress/tilewise.h"
 #include "core/err.h"
 
+#define LANES 64 /* elements that are estimated together */
+
 struct hash {
     uint64_t a, b;
 };
@@ -60,26 +62,24 @@ void sl_sketch_add(const struct sl_sketch *sketch, uint64_t first, const float *
     }
 }
 
-/* Order of all floats, NaN beyond the infinities: so the median does not depend on how a CPU
- * compares. */
-static int32_t order_of(float x)
+/* Order of all floats as that of integers, NaN beyond the infinities: so the median does not depend
+ * on how a CPU compares. Its own inverse. */
+static int32_t order_of(int32_t bits)
 {
-    int32_t bits = (int32_t)sl_f32_bits(x);
-
     return bits ^ ((bits >> 31) & 0x7fffffff);
 }
 
-static float median(float *x, uint32_t count)
+/* Sorts each column of a few rows, neighbours by neighbours, many columns at once. */
+static void sort_columns(int32_t (*cells)[LANES], uint32_t rows)
 {
-    for (uint32_t i = 1; i < count; i++) {
-        float moved = x[i];
-        uint32_t j = i;
+    for (uint32_t round = 0; round < rows; round++)
+        for (uint32_t r = round % 2; r + 1 < rows; r += 2)
+            for (unsigned i = 0; i < LANES; i++) {
+                int32_t a = cells[r][i], b = cells[r + 1][i];
 
-        for (; j > 0 && order_of(x[j - 1]) > order_of(moved); j--)
-            x[j] = x[j - 1];
-        x[j] = moved;
-    }
-    return x[count / 2];
+                cells[r][i] = a < b ? a : b;
+                cells[r + 1][i] = a < b ? b : a;
+            }
 }
 
 static float without_payload(float x)
@@ -87,22 +87,36 @@ static float without_payload(float x)
     return (sl_f32_bits(x) & SL_BITS_ABS) > SL_BITS_INF ? sl_f32_of(SL_BITS_NAN) : x;
 }
 
+/* Up to LANES estimates. */
+static void estimate_lanes(const struct sl_sketch *sketch, const struct hash *hashes,
+                           const float *table, uint64_t first, size_t count, float *out)
+{
+    int32_t cells[SL_SKETCH_ROWS_MOST][LANES];
+
+    for (uint32_t r = 0; r < sketch->rows; r++) {
+        const float *row = table + (size_t)r * sketch->columns;
+
+        for (size_t i = 0; i < LANES; i++) {
+            uint64_t h = hash_of(hashes[r], first + i);
+            float x = with_sign_of(h, row[column_of(h, sketch->columns)]);
+
+            cells[r][i] = order_of((int32_t)sl_f32_bits(x));
+        }
+    }
+    sort_columns(cells, sketch->rows);
+    for (size_t i = 0; i < count; i++)
+        out[i] = without_payload(sl_f32_of((uint32_t)order_of(cells[sketch->rows / 2][i])));
+}
+
 void sl_sketch_estimate(const struct sl_sketch *sketch, const float *table, uint64_t first,
                         size_t count, float *out)
 {
     struct hash hashes[SL_SKETCH_ROWS_MOST];
-    float cells[SL_SKETCH_ROWS_MOST];
 
     hashes_of(sketch, hashes);
-    for (size_t i = 0; i < count; i++) {
-        for (uint32_t r = 0; r < sketch->rows; r++) {
-            uint64_t h = hash_of(hashes[r], first + i);
-            size_t cell = (size_t)r * sketch->columns + column_of(h, sketch->columns);
-
-            cells[r] = with_sign_of(h, table[cell]);
-        }
-        out[i] = without_payload(median(cells, sketch->rows));
-    }
+    for (size_t i = 0; i < count; i += LANES)
+        estimate_lanes(sketch, hashes, table, first + i, count - i < LANES ? count - i : LANES,
+                       out + i);
 }
 
 size_t sl_sketch_topk(const struct sl_sketch *sketch, const float *table, size_t count, size_t k,
@@ -151,11 +165,10 @@ static int add_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *
                     size_t count, float *sum)
 {
     struct sl_sketch sketch = sketch_of(spec);
-    float estimates[64];
+    float estimates[LANES];
 
-    for (size_t first = 0; first < count; first += SL_ARRAY_LEN(estimates)) {
-        size_t n =
-            count - first < SL_ARRAY_LEN(estimates) ? count - first : SL_ARRAY_LEN(estimates);
+    for (size_t first = 0; first < count; first += LANES) {
+        size_t n = count - first < LANES ? count - first : LANES;
 
         sl_sketch_estimate(&sketch, in, at->first + first, n, estimates);
         for (size_t i = 0; i < n; i++)

@@ -42,15 +42,17 @@ int sl_tilewise_decode(const struct sl_tilewise *tiles, const struct sl_codec_sp
 {
     size_t elem = spec->dtype == SLUICE_F32 ? 4 : 2, step = tiles->len(spec, SL_TILE), done = 0;
     int err = sl_codec_check_len(spec, len, count);
+    bool in_place = spec->dtype == SLUICE_F32 && (uintptr_t)out % sizeof(float) == 0;
     struct sl_codec_at here = *at;
-    float sum[SL_TILE];
+    float scratch[SL_TILE];
 
     for (size_t first = 0; err == 0 && first < count; first += SL_TILE, here.first += SL_TILE) {
+        float *sum = in_place ? (float *)out + first : scratch;
         size_t n = elements_of(first, count);
 
         memset(sum, 0, n * sizeof(*sum));
         err = tiles->add(spec, &here, (const char *)in + done, n, sum);
-        if (err == 0)
+        if (err == 0 && !in_place)
             sl_elements_narrow(spec->dtype, sum, n, (char *)out + first * elem);
         done += step;
     }

@@ -48,6 +48,22 @@ static int check(const struct sl_codec_spec *spec)
     return sl_codec_check_used(spec, SL_USES_K | SL_USES_BITS);
 }
 
+#define SAMPLE 128
+
+/* What a good part of a tile's elements that are kept, and some others, will reach: of each 32nd
+ * element one that is somewhat smaller than the least kept one should be. */
+static uint32_t guess(const float *in, size_t count, size_t kept)
+{
+    size_t wanted = kept * SAMPLE / count, above;
+    float sample[SAMPLE];
+
+    if (count < SL_TILE || kept > SL_TILE / 4)
+        return 0;
+    for (size_t i = 0; i < SAMPLE; i++)
+        sample[i] = in[i * (SL_TILE / SAMPLE)];
+    return sl_topk_kth(sample, SAMPLE, wanted + wanted / 2 + 4, &above);
+}
+
 /* The elements that reach the least one of those to keep, and some. The hint is lowered until there
  * are enough. */
 static size_t candidates(const float *in, size_t count, size_t kept, uint32_t hint,
@@ -69,7 +85,8 @@ void sl_topk_tile(const float *in, size_t count, size_t kept, uint32_t *hint,
                   uint32_t index[SL_TILE], float value[SL_TILE])
 {
     const struct sl_topk_out found = {index, value, SL_TILE};
-    size_t n = candidates(in, count, kept, *hint, &found), above, done = 0;
+    size_t above, done = 0;
+    size_t n = candidates(in, count, kept, *hint != 0 ? *hint : guess(in, count, kept), &found);
     uint32_t least = sl_topk_kth(value, n, kept, &above);
     size_t equals = kept - above;
 
@@ -107,22 +124,19 @@ static int add_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *
                     size_t count, float *sum)
 {
     size_t kept = kept_of(spec, count);
-    const uint8_t *places = in, *values = places + places_len(kept);
-    uint32_t next = 0;
-    uint16_t place;
-    float value;
+    const uint16_t *place = in;
+    uint32_t wrong = 0;
+    float value[SL_TILE];
 
-    for (size_t i = 0; i < kept; i++) {
-        memcpy(&place, places + i * 2, sizeof(place));
-        if (place < next || place >= count)
-            return sl_fail(-EBADMSG,
-                           "a topk tile of %zu elements has places that do not ascend or lie "
-                           "outside",
-                           count);
-        next = place + 1u;
-        sl_elements_widen(dtype_of_values(spec), values + i * width_of(spec), 1, &value);
-        sum[place] += value;
-    }
+    for (size_t i = 1; i < kept; i++)
+        wrong |= place[i - 1] >= place[i];
+    if (wrong || (kept > 0 && place[kept - 1] >= count))
+        return sl_fail(-EBADMSG,
+                       "a topk tile of %zu elements has places that do not ascend or lie outside",
+                       count);
+    sl_elements_widen(dtype_of_values(spec), (const char *)in + places_len(kept), kept, value);
+    for (size_t i = 0; i < kept; i++)
+        sum[place[i]] += value[i];
     return 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cosine coefficients against the definition in f64, and which of them are kept. */
+#include "codec_paths.h"
 #include "codec_util.h"
 
 static const struct sl_codec_at at;
@@ -156,6 +157,12 @@ static void forged_places_are_refused(void **state)
     assert_int_equal(sl_codec_parse("dct:k=6,bits=8", &spec), -EINVAL);
 }
 
+static void all_paths_give_the_same_bytes(void **state)
+{
+    test_paths_agree("dct:k=8");
+    test_paths_agree("dct:k=32,bits=32");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +173,7 @@ int main(void)
         cmocka_unit_test(smooth_elements_take_few_bytes),
         cmocka_unit_test(a_chunk_that_has_no_number_decodes_to_none),
         cmocka_unit_test(forged_places_are_refused),
+        cmocka_unit_test(all_paths_give_the_same_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

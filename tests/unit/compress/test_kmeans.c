@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Centroids and their entropy code: how near, how short, and what is not taken for a message. */
+#include "codec_paths.h"
 #include "codec_util.h"
 
 #include "compress/huffman.h"
@@ -248,6 +249,11 @@ static void lengths_that_are_no_code_are_refused(void **state)
     assert_true(sl_huffman_read(&h, good));
 }
 
+static void all_paths_give_the_same_bytes(void **state)
+{
+    test_paths_agree("kmeans:k=41,bits=3");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +265,7 @@ int main(void)
         cmocka_unit_test(forged_messages_are_refused),
         cmocka_unit_test(codes_are_as_short_as_entropy_allows),
         cmocka_unit_test(lengths_that_are_no_code_are_refused),
+        cmocka_unit_test(all_paths_give_the_same_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rand-k: which places are drawn, by a model of its own, the same on all ranks, and its mean. */
+#include "codec_paths.h"
 #include "codec_util.h"
 
 #include "compress/philox.h"
@@ -136,6 +137,11 @@ static void what_cannot_be_is_refused(void **state)
     assert_int_equal(sl_codec_parse("randk:k=1,bits=8", &spec), -EINVAL);
 }
 
+static void all_paths_give_the_same_bytes(void **state)
+{
+    test_paths_agree("randk:k=41,stochastic=on");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +151,7 @@ int main(void)
         cmocka_unit_test(each_step_seed_and_stream_draws_other_places),
         cmocka_unit_test(the_mean_is_the_input),
         cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(all_paths_give_the_same_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

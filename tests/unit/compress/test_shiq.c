@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared-scale integers: sums are exact in any order, never overflow, and are as near as the
  * shared step allows. */
+#include "codec_paths.h"
 #include "codec_util.h"
 
 #include "compress/shiq.h"
@@ -237,6 +238,13 @@ static void the_mean_of_random_codes_is_the_input(void **state)
         assert_true(fabs(mean[i] - (double)input[0][i]) < 5 * step * 0.5 / sqrt(STEPS));
 }
 
+static void all_paths_give_the_same_bytes(void **state)
+{
+    test_paths_agree("shiq:ranks=3");
+    test_paths_agree("shiq:ranks=1,stochastic=on,seed=4");
+    test_paths_agree("shiq:ranks=9,bits=16,stochastic=on");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +257,7 @@ int main(void)
         cmocka_unit_test(foreign_scales_are_harmless),
         cmocka_unit_test(forged_sums_are_refused),
         cmocka_unit_test(the_mean_of_random_codes_is_the_input),
+        cmocka_unit_test(all_paths_give_the_same_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

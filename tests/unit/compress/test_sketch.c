@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Count sketches: cells by a model, sums of sketches, medians, and finding heavy elements. */
+#include "codec_paths.h"
 #include "codec_util.h"
 
 #include "compress/philox.h"
@@ -182,6 +183,11 @@ static void what_cannot_be_is_refused(void **state)
     assert_int_equal(sl_codec_parse("sketch:rows=3,k=1365", &spec), 0);
 }
 
+static void all_paths_give_the_same_bytes(void **state)
+{
+    test_paths_agree("sketch:k=100,rows=5");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +199,7 @@ int main(void)
         cmocka_unit_test(messages_add_up),
         cmocka_unit_test(an_element_that_is_no_number_stays_none),
         cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(all_paths_give_the_same_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 /* Top-k against sorting, on every path that this CPU runs, with equal elements and NaN. */
 #include "compress/topk.h"
 
+#include "codec_paths.h"
 #include "codec_util.h"
 #include "compress/kernels.h"
 #include "compress/topk_kernels.h"
@@ -299,6 +300,12 @@ static void forged_places_are_refused(void **state)
     assert_int_equal(sl_codec_parse("topk:k=4,rows=1", &spec), -EINVAL);
 }
 
+static void all_paths_give_the_same_bytes(void **state)
+{
+    test_paths_agree("topk:k=41");
+    test_paths_agree("topk:k=2000,bits=32");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +318,7 @@ int main(void)
         cmocka_unit_test(the_codec_keeps_the_rules),
         cmocka_unit_test(the_codec_keeps_the_largest_of_each_tile),
         cmocka_unit_test(forged_places_are_refused),
+        cmocka_unit_test(all_paths_give_the_same_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
