@@ -2,9 +2,9 @@
 /*
  * Codec "dct": cosine transforms (DCT-II, orthonormal) of chunks of 64 elements, of each of which
  * the k largest coefficients are kept. A tile: places, then coefficients in bf16 (with bits=32 in
- * f32), each with zeros up to 16 bytes, chunk by chunk. Places of k <= 10 are k numbers of 6 bits, the
- * lowest bits first, which ascend; of more, a word of 64 bits with k set. The last chunk is filled
- * up with zeros.
+ * f32), each with zeros up to 16 bytes, chunk by chunk. Places of k <= 10 are k numbers of 6 bits
+ * that ascend, the lowest bits first; of more, a word of 64 bits with k set. The last chunk is
+ * filled up with zeros.
  *
  * All sums are in f32, in the order of their terms. A chunk that has NaN or infinities, or whose
  * sums have, decodes to NaN.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops of the codec "dct", which compilers make vectors of, once for each set of them. */
+/* The inner loops of the codec "dct", which compilers make vectors of, for each set of these. */
 #ifndef SL_COMPRESS_DCT_KERNELS_H
 #define SL_COMPRESS_DCT_KERNELS_H
 
@@ -45,8 +45,8 @@ static inline void sl_dct_transform(const struct sl_dct_weights *w, float x[SL_D
     }
 }
 
-/* The k largest. Bit by bit from above, a bit of the least magnitude of them stays if k are still as
- * large, and all is known when no more are. */
+/* The k largest. Bit by bit from above, a bit of the least magnitude of them stays if k are still
+ * as large, and all is known when no more are. */
 static inline uint64_t sl_dct_choose(const float x[SL_DCT_CHUNK], unsigned k)
 {
     uint32_t magnitude[SL_DCT_CHUNK], least = 0, reach = SL_DCT_CHUNK;

@@ -23,8 +23,8 @@ extern const size_t sl_topk_path_count;
 /* The one that goes with sl_codec_kernels(), forced or not. */
 sl_topk_select *sl_topk_best(void);
 
-/* The kept largest of a tile, 1 <= kept <= count. hint: 0, or what the tile before left there, which
- * saves time and changes nothing else. */
+/* The kept largest of a tile, 1 <= kept <= count. hint: 0, or what the tile before left there,
+ * which saves time and changes nothing else. */
 void sl_topk_tile(const float *in, size_t count, size_t kept, uint32_t *hint,
                   uint32_t index[SL_TILE], float value[SL_TILE]);
 
