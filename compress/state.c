@@ -120,7 +120,7 @@ static int read_head(const void *in, size_t len, struct head *head)
     return 0;
 }
 
-/* The part at *at, which moves past it. */
+/* The part at *at, which moves past it. What is left is a multiple of 8. */
 static int next_part(const uint8_t **at, const uint8_t *end, struct saved *saved)
 {
     size_t left = (size_t)(end - *at);
@@ -130,7 +130,7 @@ static int next_part(const uint8_t **at, const uint8_t *end, struct saved *saved
     memcpy(&saved->head, *at, sizeof(saved->head));
     saved->data = *at + sizeof(saved->head);
     left -= sizeof(saved->head);
-    if (saved->head.len > left || padded(saved->head.len) > left || saved->head.len % 4 != 0)
+    if (saved->head.len > left || saved->head.len % 4 != 0)
         return sl_fail(-EBADMSG, "a part of saved state has %llu bytes where %zu are left",
                        (unsigned long long)saved->head.len, left);
     if (saved->head.first > UINT64_MAX - saved->head.len)

@@ -178,19 +178,45 @@ static void forged_messages_are_refused(void **state)
     assert_int_equal(codec->decode(&spec, &at, bytes, len - 16, 1000, got), -EBADMSG);
     assert_int_equal(codec->decode(&spec, &at, bytes, 16, 1000, got), -EBADMSG);
     assert_int_equal(codec->decode(&spec, &at, bytes, 16, 0, got), -EBADMSG);
-    /* A symbol that is neither centroid nor NaN. */
-    uint8_t keep[16];
+    /* A symbol that is neither centroid nor NaN, beside codes that are right. */
+    draw_fill(DRAW_EQUAL, input, 1000);
+    len = encode("kmeans:k=100,bits=2", 1000);
+    for (unsigned symbol = 0; symbol < 16; symbol++) {
+        memset(bytes, 0, 16);
+        bytes[symbol] = 1;
+        got[0] = 5;
+        assert_int_equal(codec->decode(&spec, &at, bytes, len, 1000, got),
+                         symbol <= 3 ? 0 : -EBADMSG);
+        assert_true(symbol <= 3 || got[0] == 5);
+    }
+}
 
-    memcpy(keep, bytes, 16);
-    memset(bytes, 0, 16);
-    bytes[9] = 1;
-    for (size_t i = 0; i < 10; i++)
-        got[i] = 5;
-    assert_int_equal(codec->decode(&spec, &at, bytes, len, 1000, got), -EBADMSG);
-    for (size_t i = 0; i < 10; i++)
-        assert_true(got[i] == 5);
-    memcpy(bytes, keep, 16);
-    assert_int_equal(codec->decode(&spec, &at, bytes, len, 1000, got), 0);
+static void gaps_do_not_lead_past_the_end(void **state)
+{
+    size_t len;
+
+    draw_fill(DRAW_ZEROS, input, SL_TILE + 1);
+    input[SL_TILE - 1] = input[SL_TILE] = 2;
+    len = encode("kmeans:k=1,bits=2", SL_TILE + 1);
+    for (uint32_t more = 0; more < 2; more++) {
+        struct sl_bits_out out = {.at = again + 96};
+
+        memcpy(again, bytes, 96);
+        memset(again + 96, 0, len - 96);
+        sl_bits_put_rice(&out, SL_TILE - 1 + more, 10);
+        sl_bits_put(&out, 0, 1); /* the only symbol */
+        sl_bits_put_rice(&out, 0, 10);
+        sl_bits_put(&out, 0, 1);
+        sl_bits_end(&out);
+        if (more == 0)
+            assert_memory_equal(again, bytes, len);
+        assert_int_equal(codec->decode(&spec, &at, again, len, SL_TILE + 1, got),
+                         more == 0 ? 0 : -EBADMSG);
+    }
+}
+
+static void parameters_that_cannot_be_are_refused(void **state)
+{
     assert_int_equal(sl_codec_parse("kmeans:k=4", &spec), -EINVAL);
     assert_int_equal(sl_codec_parse("kmeans:bits=2", &spec), -EINVAL);
     assert_int_equal(sl_codec_parse("kmeans:k=4,bits=5", &spec), -EINVAL);
@@ -263,6 +289,8 @@ int main(void)
         cmocka_unit_test(an_element_in_a_hundred_takes_about_ten_bits),
         cmocka_unit_test(bytes_with_a_bit_wrong_are_refused_or_lead_nowhere_else),
         cmocka_unit_test(forged_messages_are_refused),
+        cmocka_unit_test(gaps_do_not_lead_past_the_end),
+        cmocka_unit_test(parameters_that_cannot_be_are_refused),
         cmocka_unit_test(codes_are_as_short_as_entropy_allows),
         cmocka_unit_test(lengths_that_are_no_code_are_refused),
         cmocka_unit_test(all_paths_give_the_same_bytes),

@@ -207,6 +207,16 @@ static void forged_sums_are_refused(void **state)
     /* The largest element of each block had the largest code, so a third one is too much. */
     assert_int_equal(codec->add(&spec, bytes[1], bytes[0], len, COUNT), -EBADMSG);
     assert_non_null(strstr(sluice_last_error(), "2 ranks"));
+    for (int sign = -1; sign <= 1; sign += 2) { /* on either side */
+        for (size_t i = 0; i < COUNT; i++)
+            input[0][i] = (float)sign;
+        (void)codec->encode(&spec, &at, input[0], COUNT, bytes[0]);
+        memcpy(bytes[1], bytes[0], len);
+        assert_int_equal(codec->add(&spec, bytes[1], bytes[0], len, COUNT), 0);
+        assert_int_equal(codec->add(&spec, bytes[1], bytes[0], len, COUNT), -EBADMSG);
+    }
+    draw_fill(DRAW_GAUSSIAN, input[0], COUNT);
+    (void)codec->encode(&spec, &at, input[0], COUNT, bytes[0]);
     memcpy(bytes[1], bytes[0], len);
     bytes[1][0] ^= 1;
     assert_int_equal(codec->add(&spec, bytes[1], bytes[0], len, COUNT), -EBADMSG);
@@ -220,22 +230,27 @@ static void forged_sums_are_refused(void **state)
 static void the_mean_of_random_codes_is_the_input(void **state)
 {
     enum { STEPS = 20000, FEW = 16 };
-    struct sl_codec_at here = at;
-    struct sl_codec_spec spec;
-    double mean[FEW] = {0}, step;
 
-    spec_of("shiq:ranks=40,stochastic=on,seed=11", &spec);
-    for (size_t i = 0; i < FEW; i++)
-        input[0][i] = (float)i * 0.06f - 0.45f;
-    sl_shiq_scales(&spec, input[0], FEW, scales);
-    step = (double)sl_f32_of(scales[0]);
-    for (here.step = 0; here.step < STEPS; here.step++) {
-        sl_shiq_quantise(&spec, &here, input[0], FEW, scales, codes[0]);
+    for (int wide = 0; wide < 2; wide++) {
+        struct sl_codec_at here = at;
+        struct sl_codec_spec spec;
+        double mean[FEW] = {0}, step;
+
+        spec_of(wide ? "shiq:ranks=9000,stochastic=on,bits=16" : "shiq:ranks=40,stochastic=on",
+                &spec);
         for (size_t i = 0; i < FEW; i++)
-            mean[i] += codes[0][i] * step / STEPS;
+            input[0][i] = (float)i * 0.06f - 0.45f;
+        sl_shiq_scales(&spec, input[0], FEW, scales);
+        step = (double)sl_f32_of(scales[0]);
+        for (here.step = 0; here.step < STEPS; here.step++) {
+            sl_shiq_quantise(&spec, &here, input[0], FEW, scales,
+                             wide ? (void *)wide_codes[0] : (void *)codes[0]);
+            for (size_t i = 0; i < FEW; i++)
+                mean[i] += (wide ? wide_codes[0][i] : codes[0][i]) * step / STEPS;
+        }
+        for (size_t i = 0; i < FEW; i++)
+            assert_true(fabs(mean[i] - (double)input[0][i]) < 5 * step * 0.5 / sqrt(STEPS));
     }
-    for (size_t i = 0; i < FEW; i++)
-        assert_true(fabs(mean[i] - (double)input[0][i]) < 5 * step * 0.5 / sqrt(STEPS));
 }
 
 static void all_paths_give_the_same_bytes(void **state)

@@ -5,6 +5,7 @@
 
 #include "draw.h"
 
+#include "compress/bits.h"
 #include "compress/elements.h"
 #include "core/err.h"
 
@@ -250,6 +251,23 @@ static void forged_messages_are_refused(void **state)
     assert_int_equal(sl_sparse_check(rice, forged, len, 99, &kept), 0);
     memset(forged + 4, 0xff, 4);
     assert_refused(rice, forged, len, 99);
+
+    /* The last place, and then more. */
+    for (uint32_t more = 0; more < 2; more++) {
+        struct sl_bits_out bits = {.at = forged + 4};
+        uint32_t head = 10 | 2 << 17 | 3 << 19;
+
+        memset(forged, 0, sizeof(forged));
+        memcpy(forged, &head, 4);
+        sl_bits_put_rice(&bits, 89 + more, 3);
+        for (unsigned i = 0; i < 9; i++)
+            sl_bits_put_rice(&bits, 0, 3);
+        sl_bits_end(&bits);
+        if (more == 0)
+            assert_int_equal(sl_sparse_check(rice, forged, 4 + 8 + 40, 99, &kept), 0);
+        else
+            assert_refused(rice, forged, 4 + 8 + 40, 99);
+    }
 }
 
 static void random_bytes_never_lead_outside(void **state)
