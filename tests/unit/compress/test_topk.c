@@ -275,6 +275,44 @@ static void the_codec_keeps_the_largest_of_each_tile(void **state)
     }
 }
 
+static void feedback_of_the_codec_is_that_of_its_definition(void **state)
+{
+    static const char *const texts[] = {"topk:k=41", "topk:k=3,bits=32", "topk:k=41,dtype=bf16"};
+    static float residual[UTIL_COUNT], sum[UTIL_COUNT], sent[UTIL_COUNT];
+    static _Alignas(16) uint8_t bytes[UTIL_COUNT * 4], plain[UTIL_COUNT * 4];
+    const struct sl_codec_at at = {0};
+
+    for (size_t t = 0; t < SL_ARRAY_LEN(texts); t++)
+        for (int kind = 0; kind < DRAW_KINDS; kind++) {
+            static uint16_t halves[UTIL_COUNT];
+            struct sl_codec_spec spec, floats;
+            const struct sl_codec *codec = sl_codec_by_name("topk");
+            size_t len;
+
+            spec_of(texts[t], &spec);
+            floats = spec;
+            floats.dtype = SLUICE_F32;
+            draw_fill((enum draw_kind)kind, input, UTIL_COUNT);
+            draw_fill(DRAW_GAUSSIAN, residual, UTIL_COUNT);
+            sl_elements_narrow(SLUICE_BF16, input, UTIL_COUNT, halves);
+            if (spec.dtype != SLUICE_F32)
+                sl_elements_widen(SLUICE_BF16, halves, UTIL_COUNT, input);
+            for (size_t i = 0; i < UTIL_COUNT; i++)
+                sum[i] = input[i] + residual[i];
+            len = codec->encode(&floats, &at, sum, UTIL_COUNT, plain);
+            assert_int_equal(codec->decode(&floats, &at, plain, len, UTIL_COUNT, sent), 0);
+            assert_int_equal(
+                sl_codec_encode_feedback(&spec, &at,
+                                         spec.dtype == SLUICE_F32 ? (void *)input : (void *)halves,
+                                         residual, UTIL_COUNT, bytes),
+                len);
+            assert_memory_equal(bytes, plain, len);
+            for (size_t i = 0; i < UTIL_COUNT; i++)
+                sum[i] = isfinite(sum[i] - sent[i]) ? sum[i] - sent[i] : 0;
+            assert_floats_equal(residual, sum, UTIL_COUNT);
+        }
+}
+
 static void forged_places_are_refused(void **state)
 {
     const struct sl_codec_at at = {0};
@@ -317,6 +355,7 @@ int main(void)
         cmocka_unit_test(feedback_keeps_what_was_not_sent),
         cmocka_unit_test(the_codec_keeps_the_rules),
         cmocka_unit_test(the_codec_keeps_the_largest_of_each_tile),
+        cmocka_unit_test(feedback_of_the_codec_is_that_of_its_definition),
         cmocka_unit_test(forged_places_are_refused),
         cmocka_unit_test(all_paths_give_the_same_bytes),
     };
