@@ -3,6 +3,7 @@
  * their sum, and able to recover. */
 #include "draw.h"
 
+#include "compress/codec.h"
 #include "compress/lowrank.h"
 #include "core/err.h"
 
@@ -226,6 +227,46 @@ static void residuals_may_take_the_place_of_the_matrix(void **state)
     assert_memory_equal(m, rest, l.rows * l.columns * sizeof(*m));
 }
 
+/* A factor as its receivers have it. Returns the bytes that travel. */
+static size_t send(const struct sl_codec_spec *spec, float *factor, size_t count)
+{
+    static _Alignas(64) uint8_t wire[sizeof(q) + 4096];
+    const struct sl_codec *codec = sl_codec_by_id(spec->id);
+    const struct sl_codec_at at = {0};
+    size_t len = codec->encode(spec, &at, factor, count, wire);
+
+    assert_true(len <= sizeof(wire));
+    assert_int_equal(codec->decode(spec, &at, wire, len, count, factor), 0);
+    return len;
+}
+
+static void factors_may_travel_in_four_bits(void **state)
+{
+    const struct sl_lowrank l = {ROWS, COLUMNS, 4};
+    double error = 0, size = 0;
+    struct sl_codec_spec spec;
+    size_t len;
+
+    assert_int_equal(sl_codec_parse("bq4", &spec), 0);
+    draw_matrix(&l, 4, 0);
+    memset(q, 0, sizeof(q));
+    (void)sl_lowrank_refill(&l, 7, 1, 2, q);
+    sl_lowrank_left(&l, m, q, p);
+    sl_lowrank_orthogonalise(&l, p);
+    len = send(&spec, p, sl_lowrank_p_count(&l));
+    sl_lowrank_right(&l, m, p, q);
+    len += send(&spec, q, sl_lowrank_q_count(&l));
+    assert_true(len * 8 < (sl_lowrank_p_count(&l) + sl_lowrank_q_count(&l)) * 4.4 + 512);
+    sl_lowrank_residual(&l, m, p, q, rest);
+    for (size_t i = 0; i < l.rows * l.columns; i++) {
+        error += (double)rest[i] * (double)rest[i];
+        size += (double)m[i] * (double)m[i];
+    }
+    /* Each factor has the error of bq4, 1.1e-2; that of P counts twice, once by way of Q. */
+    assert_true(error < 0.05 * size);
+    assert_true(error > 0.005 * size);
+}
+
 static void it_pays_where_the_factors_are_smaller(void **state)
 {
     assert_true(sl_lowrank_pays(&(struct sl_lowrank){512, 4608, 4}, 2));
@@ -247,6 +288,7 @@ int main(void)
         cmocka_unit_test(warm_starts_come_nearer_step_by_step),
         cmocka_unit_test(ranks_together_approximate_their_sum),
         cmocka_unit_test(residuals_may_take_the_place_of_the_matrix),
+        cmocka_unit_test(factors_may_travel_in_four_bits),
         cmocka_unit_test(it_pays_where_the_factors_are_smaller),
     };
 
