@@ -11,7 +11,8 @@ static const struct sl_codec *const rows[] = {
     &sl_codec_raw,    &sl_codec_bf16,  &sl_codec_fp16,  &sl_codec_bq8,    &sl_codec_bq4,
     &sl_codec_bq2,    &sl_codec_sign,  &sl_codec_e4m3,  &sl_codec_e5m2,   &sl_codec_mxfp8,
     &sl_codec_topk,   &sl_codec_randk, &sl_codec_shiq,  &sl_codec_sketch, &sl_codec_dct,
-    &sl_codec_kmeans, &sl_codec_mxfp4, &sl_codec_nvfp4, &sl_codec_e3m0,
+    &sl_codec_kmeans, &sl_codec_mxfp4, &sl_codec_nvfp4, &sl_codec_e3m0,   &sl_codec_palette,
+    &sl_codec_rans,
 };
 
 const struct sl_codec *sl_codec_by_id(unsigned id)

@@ -24,6 +24,8 @@ extern const struct sl_codec sl_codec_mxfp8;
 extern const struct sl_codec sl_codec_mxfp4;
 extern const struct sl_codec sl_codec_nvfp4;
 extern const struct sl_codec sl_codec_e3m0;
+extern const struct sl_codec sl_codec_palette;
+extern const struct sl_codec sl_codec_rans;
 
 /* What a codec makes use of beside the type of the elements. */
 enum {
