@@ -55,6 +55,10 @@ static const char *const texts[] = {
     "kmeans:k=41,bits=2",
     "e4m3:dtype=bf16",
     "mxfp4:dtype=bf16",
+    "palette",
+    "palette:dtype=bf16",
+    "rans",
+    "rans:dtype=bf16",
 };
 
 enum { ENCODE, DECODE, DECODE_ADD, FEEDBACK, WORK_COUNT };
