@@ -25,6 +25,7 @@ testing: core schedules
 ebpf: core
 monitor: core ebpf
 tools/bench: core lib collectives schedules kernels launch
+tools/compress: core lib compress
 tools/ctl: core lib monitor
 tools/sluiced: core lib monitor
 tools/nccl: core lib
