@@ -3,6 +3,7 @@
 #include "collectives/steps.h"
 
 #include "collectives/health.h"
+#include "collectives/operation.h"
 
 #include <stdio.h>
 
@@ -66,14 +67,32 @@ static void job_done(struct sl_req *req)
     sl_op_step_over(op, index_of(job));
 }
 
+static bool is_wide(const struct sluice_req *op, uint8_t buf)
+{
+    return buf == SL_BUF_TMP && op->plan->schedule.wide_tmp;
+}
+
+/* Bytes of a unit of that buffer. */
+static uint64_t unit(const struct sluice_req *op, uint8_t buf)
+{
+    return buf == SL_BUF_WIRE ? 1 : is_wide(op, buf) ? sizeof(float) : op->plan->esize;
+}
+
 static size_t bytes_at(const struct sluice_req *op, const struct sl_step *step, uint8_t buf)
 {
-    return buf == SL_BUF_WIRE ? step->wire_len : step->count * op->plan->esize;
+    return buf == SL_BUF_WIRE ? step->wire_len : step->count * unit(op, buf);
 }
 
 static uint8_t *place(const struct sluice_req *op, uint8_t buf, uint64_t off)
 {
-    return buf == SL_BUF_WIRE ? op->base[buf] + off : sl_op_at(op, buf, off);
+    return op->base[buf] + off * unit(op, buf);
+}
+
+/* By which a codec's random numbers are drawn: the same on all ranks, and for a persistent
+ * operation as if no other call had been made. */
+static uint32_t turn_of(const struct sluice_req *op)
+{
+    return op->plan->owner != NULL ? op->plan->owner->turn : op->seq;
 }
 
 static struct sl_work describe(const struct sluice_req *op, const struct sl_step *step)
@@ -88,6 +107,12 @@ static struct sl_work describe(const struct sluice_req *op, const struct sl_step
         .op = op_wished == SLUICE_AVG ? SLUICE_SUM : op_wished,
         .divisor = (step->flags & SL_STEP_FINAL) != 0 ? plan->divisor : 1,
         .count = step->count,
+        .src_wide = is_wide(op, step->src_buf),
+        .dst_wide = is_wide(op, step->dst_buf),
+        .stage = step->stage,
+        .stream = step->stream,
+        .turn = turn_of(op),
+        .tile = step->tile,
         .src = place(op, step->src_buf, step->src_off),
         .dst = place(op, step->dst_buf, step->dst_off),
         .src_len = step->src_buf == SL_BUF_WIRE ? sl_op_wire_len(op, step)

@@ -75,5 +75,10 @@ int sl_operation_start(struct sluice_operation *operation, struct sluice_req **o
     if (SL_UNLIKELY(plan->busy != 0))
         return sl_fail(-EINVAL, "this %s was started and has not ended",
                        sl_coll_name(plan->call.coll));
-    return sl_op_start(operation->comm, operation->plan, operation->in, operation->out, out_op);
+    operation->turn++; /* before it begins: steps run at once */
+    int err = sl_op_start(operation->comm, operation->plan, operation->in, operation->out, out_op);
+
+    if (SL_UNLIKELY(err != 0))
+        operation->turn--;
+    return err;
 }

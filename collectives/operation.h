@@ -15,7 +15,8 @@ struct sluice_operation {
     struct sl_plan *plan;     /* owned, with the one request */
     const void *in;
     void *out;
-    bool dropped; /* freed by the user while under way: goes when it has ended */
+    bool dropped;  /* freed by the user while under way: goes when it has ended */
+    uint32_t turn; /* starts so far */
     /* of whoever runs its steps: owned; forget may be NULL */
     void *state;
     void (*forget)(void *state);

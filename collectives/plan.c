@@ -524,6 +524,11 @@ static bool take_buffer(void **out, uint64_t bytes)
     return bytes == 0 || posix_memalign(out, SL_CACHE_LINE, bytes) == 0;
 }
 
+static uint64_t tmp_unit(const struct sl_plan *plan)
+{
+    return plan->schedule.wide_tmp ? sizeof(float) : plan->esize;
+}
+
 static bool op_alloc_parts(struct sluice_req *op, const struct sl_plan *plan)
 {
     const struct sl_schedule *s = &plan->schedule;
@@ -543,7 +548,7 @@ static bool op_alloc_parts(struct sluice_req *op, const struct sl_plan *plan)
            op->srcs != NULL && (s->dep_count == 0 || op->done != NULL) &&
            (plan->job_count == 0 || op->jobs != NULL) &&
            (!plan->has_lengths || op->lengths != NULL) &&
-           take_buffer(&op->tmp, s->tmp_count * plan->esize) &&
+           take_buffer(&op->tmp, s->tmp_count * tmp_unit(plan)) &&
            take_buffer(&op->wire, s->wire_bytes);
 }
 
@@ -572,7 +577,7 @@ static int op_new(struct sluice_comm *comm, struct sl_plan *plan, struct sluice_
         op_free(op);
         return sl_fail(-ENOMEM, "no memory for an operation of %u steps and %llu bytes of scratch",
                        s->step_count,
-                       (unsigned long long)(s->tmp_count * plan->esize + s->wire_bytes));
+                       (unsigned long long)(s->tmp_count * tmp_unit(plan) + s->wire_bytes));
     }
     op->comm = comm;
     op->plan = plan;

@@ -32,6 +32,13 @@ struct sl_work {
     enum sluice_op op;
     uint32_t divisor; /* reductions: the result is divided by it; 1: it is not */
     uint64_t count;   /* elements */
+    /* That side has f32 in place of elements of dtype: sums that are not rounded yet. */
+    bool src_wide, dst_wide;
+    /* Codecs number elements, for random numbers and residuals: */
+    uint8_t stage;   /* of ENCODE: how many times these values were encoded before, as sums */
+    uint32_t stream; /* the sequence of random numbers, one of each who encodes */
+    uint32_t turn;   /* the sequence's part for this start: the same on all ranks */
+    uint64_t tile;   /* where the elements begin in the whole, in tiles */
     const void *src;
     void *dst;
     size_t src_len; /* bytes */

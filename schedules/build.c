@@ -199,6 +199,17 @@ uint32_t sl_add_decode_reduce(struct sl_schedule *s, unsigned channel, unsigned 
     return add_reader(s, &step, wire, dep);
 }
 
+void sl_in_stream(struct sl_schedule *s, unsigned stage, uint32_t stream, uint64_t tile)
+{
+    if (s->error != 0)
+        return;
+    struct sl_step *step = &s->steps[s->step_count - 1];
+
+    step->stage = (uint8_t)stage;
+    step->stream = stream;
+    step->tile = (uint32_t)tile;
+}
+
 void sl_by_runner(struct sl_schedule *s, unsigned runner)
 {
     if (s->error == 0)

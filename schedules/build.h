@@ -94,6 +94,8 @@ uint32_t sl_add_decode(struct sl_schedule *s, unsigned channel, unsigned runner,
 uint32_t sl_add_decode_reduce(struct sl_schedule *s, unsigned channel, unsigned runner,
                               const struct sl_wire *wire, struct sl_place dst, uint64_t count,
                               unsigned flags, uint32_t dep);
+/* Where the elements of the newest step, which encodes or decodes, lie in what codecs number. */
+void sl_in_stream(struct sl_schedule *s, unsigned stage, uint32_t stream, uint64_t tile);
 /* Has the newest step, a COPY or REDUCE, run by a runner. */
 void sl_by_runner(struct sl_schedule *s, unsigned runner);
 
@@ -169,6 +171,9 @@ extern const struct sl_algo sl_algo_pairwise, sl_algo_linear, sl_algo_disseminat
 extern const struct sl_algo sl_algo_doubling, sl_algo_halving;
 extern const struct sl_algo sl_algo_binomial, sl_algo_dtree;
 extern const struct sl_algo sl_algo_bruck, sl_algo_hier, sl_algo_hiertree, sl_algo_weighted;
+
+/* Of encodings: oneshot.c code_chain.c */
+extern const struct sl_algo sl_algo_oneshot, sl_algo_code_chain;
 
 /* How many times longer work takes because ranks share cores. */
 static inline double sl_cost_crowd(const struct sl_costs *costs)

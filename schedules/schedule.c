@@ -132,6 +132,10 @@ static void print_flags(FILE *out, const struct sl_step *step)
         fprintf(out, " up-to");
     if (step->src_buf == SL_BUF_WIRE && step->length_from != 0)
         fprintf(out, " length-of %" PRIu32, step->length_from - 1);
+    if (step->stage != 0)
+        fprintf(out, " stage %u", step->stage);
+    if (step->stream != 0 || step->tile != 0)
+        fprintf(out, " stream %" PRIu32 " tile %" PRIu32, step->stream, step->tile);
     if (step->runner != 0)
         fprintf(out, " by-runner %u", step->runner);
 }
@@ -173,6 +177,8 @@ void sl_schedule_print(const struct sl_schedule *schedule, FILE *out)
 {
     fprintf(out, "%s: %" PRIu32 " steps, %" PRIu32 " channels, tmp %" PRIu64, schedule->algo,
             schedule->step_count, schedule->channel_count, schedule->tmp_count);
+    if (schedule->wide_tmp)
+        fprintf(out, " of f32");
     if (schedule->wire_bytes != 0)
         fprintf(out, ", wire %" PRIu64 " bytes", schedule->wire_bytes);
     if (schedule->win_values != 0) {
@@ -219,6 +225,8 @@ uint32_t sl_shape_hash(const struct sl_shape *shape, const char *algo)
         hash = hash_word(hash, shape->host == NULL ? 0 : shape->host[i]);
     for (uint32_t i = 0; i < shape->size && shape->speed != NULL; i++)
         hash = hash_word(hash, shape->speed[i]);
+    if (shape->code != NULL)
+        hash = hash_word(hash, shape->code->mark);
     hash ^= hash >> 33;
     hash *= UINT64_C(0xff51afd7ed558ccd);
     hash ^= hash >> 33;

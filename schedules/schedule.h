@@ -28,6 +28,7 @@
 #ifndef SL_SCHEDULES_SCHEDULE_H
 #define SL_SCHEDULES_SCHEDULE_H
 
+#include "core/code.h"
 #include "schedules/step.h"
 
 #include <sluice/types.h>
@@ -68,7 +69,8 @@ struct sl_shape {
     uint64_t chunk;       /* wished elements per piece; 0: the builder's own choice */
     uint64_t win_count;   /* elements that fit in a window; 0: no windows */
     const uint32_t *host; /* host[rank], numbered from 0 by first appearance; NULL: one host */
-    const uint16_t *speed; /* speed[rank] of its links, 1 to SL_SPEED_MAX; NULL: all alike */
+    const uint16_t *speed;      /* speed[rank] of its links, 1 to SL_SPEED_MAX; NULL: all alike */
+    const struct sl_code *code; /* what is sent is encoded by runner SL_CODE_RUNNER; NULL: raw */
     /* SL_ALL_TO_ALL_V: of this rank, [size] each; otherwise NULL */
     const uint64_t *in_counts, *in_offs, *out_counts, *out_offs;
 };
@@ -84,6 +86,7 @@ struct sl_schedule {
     uint64_t win_count;  /* elements of the window used */
     bool win_alike;      /* as many by every rank of the group: so all can decide by it */
     uint64_t tmp_count;  /* elements of SL_BUF_TMP */
+    bool wide_tmp;       /* they are f32, whatever the call's are: for runners alone */
     uint64_t wire_bytes; /* of SL_BUF_WIRE */
     uint32_t *group;     /* owned: ranks whose windows are used, ascending, with this one */
     uint32_t group_count;
@@ -152,5 +155,11 @@ struct sl_algo {
 
 /* All algorithms, NULL-terminated; algos.c. */
 extern const struct sl_algo *const sl_algos[];
+
+/* Those that send encodings, for shapes with a code; NULL-terminated. One for a collective, cost
+ * NULL: nobody compares them yet. */
+extern const struct sl_algo *const sl_coded_algos[];
+
+#define SL_CODE_RUNNER 1 /* of their steps */
 
 #endif

@@ -67,9 +67,9 @@ struct sl_step {
     uint8_t flags;            /* enum sl_step_flag */
     uint8_t src_buf, dst_buf; /* enum sl_buf_id */
     uint16_t channel;
-    uint8_t runner;   /* 0: the executor itself; n: the plan's n-th runner, by a request */
-    uint8_t reserved; /* 0 */
-    uint32_t peer;    /* rank in the communicator */
+    uint8_t runner; /* 0: the executor itself; n: the plan's n-th runner, by a request */
+    uint8_t stage;  /* ENCODE: how many times these values were encoded before, as sums */
+    uint32_t peer;  /* rank in the communicator */
     union {
         uint32_t value;       /* POST, AWAIT */
         uint32_t length_from; /* src in WIRE: 0: wire_len bytes; n: as many as step n - 1 put */
@@ -81,7 +81,12 @@ struct sl_step {
         uint64_t wire_len; /* src or dst in WIRE */
     };
     uint32_t dep_first, dep_count; /* range of deps[]: earlier steps of this rank to wait for */
+    /* ENCODE and what decodes: by these a codec draws random numbers, alike at both ends */
+    uint32_t stream; /* one of each who encodes */
+    uint32_t tile;   /* where the elements begin in the whole that is encoded */
 };
+
+_Static_assert(sizeof(struct sl_step) == 64, "a cache line: plans are as long as their steps");
 
 enum sl_step_message { SL_NO_MESSAGE, SL_SENDS, SL_RECEIVES };
 enum sl_step_wire { SL_NO_WIRE, SL_MAY_WIRE, SL_MUST_WIRE };

@@ -81,6 +81,13 @@ static int check_wire(const struct rules *rules, uint32_t idx)
         return bad(rules, idx, "has a length that is open, but not in the wire buffer");
     if (sl_step_uses_wire(step) && step->wire_len == 0)
         return bad(rules, idx, "has no room in the wire buffer");
+    if (step->runner == 0 && schedule->wide_tmp &&
+        (step->src_buf == SL_BUF_TMP || step->dst_buf == SL_BUF_TMP))
+        return bad(rules, idx, "takes f32 for elements of the call, as no runner does it");
+    if (row->work != SL_WORK_ENCODE && step->stage != 0)
+        return bad(rules, idx, "has a stage, but encodes nothing");
+    if (!row->needs_runner && (step->stream != 0 || step->tile != 0))
+        return bad(rules, idx, "has a place in a stream, but is nothing for a codec");
     if (step->src_buf != SL_BUF_WIRE || step->length_from == 0)
         return 0;
     if (step->length_from > idx ||
@@ -159,7 +166,7 @@ static int check_step(struct rules *rules, uint32_t idx)
     uint32_t size = rules->shapes[0].size;
     int rc;
 
-    if (step->kind >= SL_STEP_KIND_COUNT || step->reserved != 0)
+    if (step->kind >= SL_STEP_KIND_COUNT)
         return bad(rules, idx, "is no step that the executor knows");
     const struct sl_step_row *row = sl_step_row(step);
 

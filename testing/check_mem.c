@@ -237,8 +237,8 @@ int sl_sym_strip_copy(struct sl_sym_strip *to, const struct sl_sym_strip *from)
     return rc;
 }
 
-uint32_t sl_sym_code(struct sl_sym_codes *codes, const struct sl_sym_strip *strip, uint64_t room,
-                     uint8_t runner)
+uint32_t sl_sym_code(struct sl_sym_codes *codes, const struct sl_sym_strip *strip,
+                     const struct sl_sym_code *like)
 {
     if (codes->count == codes->cap) {
         uint32_t cap = codes->cap == 0 ? 64 : codes->cap * 2;
@@ -251,7 +251,8 @@ uint32_t sl_sym_code(struct sl_sym_codes *codes, const struct sl_sym_strip *stri
         codes->cap = cap;
     }
     struct sl_sym_code *code = &codes->codes[codes->count];
-    *code = (struct sl_sym_code){.room = room, .runner = runner};
+    *code = *like;
+    code->values = (struct sl_sym_strip){0};
     codes->count++;
     return sl_sym_strip_copy(&code->values, strip) == 0 ? codes->count : SL_SYM_NONE;
 }

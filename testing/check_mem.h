@@ -90,6 +90,7 @@ struct sl_sym_code {
     struct sl_sym_strip values;
     uint64_t room;
     uint8_t runner;
+    uint32_t stream, tile; /* that it was encoded for */
 };
 
 /* Number n is codes[n - 1]. */
@@ -98,9 +99,9 @@ struct sl_sym_codes {
     uint32_t count, cap;
 };
 
-/* The number of an encoding of what strip has; SL_SYM_NONE: no memory. */
-uint32_t sl_sym_code(struct sl_sym_codes *codes, const struct sl_sym_strip *strip, uint64_t room,
-                     uint8_t runner);
+/* The number of an encoding of what strip has; like tells the rest. SL_SYM_NONE: no memory. */
+uint32_t sl_sym_code(struct sl_sym_codes *codes, const struct sl_sym_strip *strip,
+                     const struct sl_sym_code *like);
 void sl_sym_codes_fini(struct sl_sym_codes *codes);
 
 /* All of these: 0 or -ENOMEM. */

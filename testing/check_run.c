@@ -217,9 +217,11 @@ static int read_code(struct sl_run *run, uint32_t step, const struct sl_step *da
 }
 
 static int write_code(struct sl_run *run, uint32_t step, const struct sl_step *data,
-                      const uint32_t *clock, const struct sl_sym_strip *values, uint8_t runner)
+                      const uint32_t *clock, const struct sl_sym_strip *values,
+                      struct sl_sym_code like)
 {
-    uint32_t code = sl_sym_code(&run->codes, values, data->wire_len, runner);
+    like.room = data->wire_len;
+    uint32_t code = sl_sym_code(&run->codes, values, &like);
 
     run->result.count = 0;
     if (code == SL_SYM_NONE || sl_sym_strip_add(&run->result, data->wire_len, code, 0) != 0)
@@ -240,7 +242,11 @@ static int do_encode(struct sl_run *run, uint32_t step, const struct sl_step *da
         part->node = sl_sym_node(&run->nodes, SL_SYM_CODED, part->node, data->runner);
         rc = part->node == SL_SYM_NONE ? -ENOMEM : 0;
     }
-    return rc != 0 ? rc : write_code(run, step, data, clock, &run->strip, data->runner);
+    if (rc != 0)
+        return rc;
+    return write_code(
+        run, step, data, clock, &run->strip,
+        (struct sl_sym_code){.runner = data->runner, .stream = data->stream, .tile = data->tile});
 }
 
 /* The values of the encoding that the step reads, to run->other. */
@@ -262,6 +268,11 @@ static int decode(struct sl_run *run, uint32_t step, const struct sl_step *data,
     if (code->runner != data->runner)
         return sl_run_fail(run, step, "decodes by runner %u what runner %u encoded", data->runner,
                            code->runner);
+    if (code->stream != data->stream || code->tile != data->tile)
+        return sl_run_fail(run, step,
+                           "decodes as tile %" PRIu32 " of stream %" PRIu32
+                           " what was encoded as tile %" PRIu32 " of stream %" PRIu32,
+                           data->tile, data->stream, code->tile, code->stream);
     return sl_sym_strip_copy(&run->other, &code->values);
 }
 
@@ -593,7 +604,8 @@ static int transfer_code(struct sl_run *run, uint32_t send, uint32_t recv,
 
     if (rc == 0) /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): read_code() set it */
         rc = sl_sym_strip_copy(&run->other, &code->values);
-    return rc != 0 ? rc : write_code(run, recv, in, recv_clock, &run->other, code->runner);
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): as above */
+    return rc != 0 ? rc : write_code(run, recv, in, recv_clock, &run->other, *code);
 }
 
 /* A message of elements. */

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What those who plan need to know of a codec with its parameters: how many bytes it makes of how
+ * many elements. The codec itself is behind a runner (core/step.h).
+ */
+#ifndef SL_CORE_CODE_H
+#define SL_CORE_CODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Whoever makes one embeds it. It does not change while a plan goes by it. */
+struct sl_code {
+    /* Of an encoding of count elements (at least 1): exactly, or with up_to the most. */
+    uint64_t (*bytes)(const struct sl_code *code, uint64_t count);
+    uint32_t tile; /* elements: what is encoded apart is whole tiles, but for the last ones */
+    bool up_to;    /* how many bytes there are is known once they are encoded */
+    /* The same on ranks with the same codec and parameters, and on no others, as far as 24 bits of
+     * a hash can tell; above them a number for the codec's name. Never 0, which stands for none. */
+    uint32_t mark;
+};
+
+static inline uint32_t sl_code_mark(uint32_t name, uint32_t hash)
+{
+    return name << 24 | (hash & 0xffffff) | 1;
+}
+
+static inline uint32_t sl_code_mark_name(uint32_t mark)
+{
+    return mark >> 24;
+}
+
+#endif
