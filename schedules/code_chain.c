@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Broadcast of encodings along a chain: the root encodes once, each rank passes on the bytes as
+ * they came, and all decode them, the root too. */
+#include "schedules/build.h"
+
+#include "core/err.h"
+
+enum { WORKS, SENDS, RECVS }; /* channels */
+
+#define SLOTS 4
+#define PIECE 65536 /* elements */
+#define PIECES_LEAST 16
+#define PIECE_LEAST 16384
+#define PIECES_MOST 4096
+
+/* What each rank may do at once with a piece: the chain is filled by one piece per link. */
+static uint64_t piece_of(const struct sl_shape *shape)
+{
+    uint64_t tile = shape->code->tile;
+    uint64_t piece = sl_max(sl_ceil_div(shape->count, PIECES_LEAST), PIECE_LEAST);
+
+    piece = shape->chunk != 0 ? shape->chunk : sl_min(piece, PIECE);
+    piece = sl_max(piece, sl_ceil_div(shape->count, PIECES_MOST));
+    return sl_min(sl_ceil_div(piece, tile), sl_ceil_div(shape->count, tile)) * tile;
+}
+
+static void build_chain(struct sl_schedule *s, const struct sl_shape *shape)
+{
+    const struct sl_code *code = shape->code;
+    uint32_t pos = (shape->rank + shape->size - shape->root) % shape->size;
+    uint32_t next = (shape->rank + 1) % shape->size;
+    uint32_t prev = (shape->rank + shape->size - 1) % shape->size;
+    uint32_t sent[SLOTS] = {SL_NO_DEP, SL_NO_DEP, SL_NO_DEP, SL_NO_DEP};
+    uint32_t decoded[SLOTS] = {SL_NO_DEP, SL_NO_DEP, SL_NO_DEP, SL_NO_DEP};
+    uint64_t piece = piece_of(shape), most = code->bytes(code, sl_min(piece, shape->count));
+    struct sl_wire wires[SLOTS];
+
+    for (unsigned i = 0; i < SLOTS && i * piece < shape->count; i++)
+        wires[i] = sl_wire_take(s, most);
+    for (uint64_t off = 0, round = 0; off < shape->count; off += piece, round++) {
+        uint64_t len = sl_min(piece, shape->count - off);
+        unsigned slot = round % SLOTS;
+        struct sl_wire *wire = &wires[slot];
+        uint32_t there;
+
+        wire->len = code->bytes(code, len);
+        wire->from = SL_NO_DEP;
+        if (pos == 0) {
+            there = sl_add_encode(s, WORKS, SL_CODE_RUNNER, sl_in(off), wire, len, code->up_to,
+                                  sent[slot]);
+            sl_in_stream(s, 0, shape->root, off / code->tile);
+        } else {
+            there = sl_add_recv_wire(s, RECVS, prev, wire, len, code->up_to, sent[slot]);
+        }
+        sl_add_dep(s, decoded[slot]);
+        if (pos + 1 < shape->size)
+            sent[slot] = sl_add_send_wire(s, SENDS, next, wire, len, there);
+        decoded[slot] = sl_add_decode(s, WORKS, SL_CODE_RUNNER, wire, sl_out(off), len, there);
+        sl_in_stream(s, 0, shape->root, off / code->tile);
+    }
+}
+
+static int build(const struct sl_shape *shape, struct sl_schedule *out)
+{
+    sl_schedule_init(out, "code_chain");
+    if (shape->size < 2 || shape->code == NULL)
+        return sl_fail(-ENOTSUP, "code_chain needs 2 ranks and a codec");
+    if (shape->count != 0)
+        build_chain(out, shape);
+    return sl_schedule_finish(out);
+}
+
+const struct sl_algo sl_algo_code_chain = {
+    .name = "code_chain",
+    .colls = SL_BIT(SL_BROADCAST),
+    .source = "",
+    .build = build,
+};

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collectives that send encodings: what is sent is encoded once where it is made, and passed on as
+ * it came.
+ *
+ * allreduce: every rank encodes each shard of its vector for the rank that owns the shard. The
+ * owner adds what all ranks gave, its own encoding too, in f32 and in the order of ranks, encodes
+ * the sum once and gives the same bytes to all. All decode them, the owner too. So a value has gone
+ * through the codec twice, whatever the number of ranks is, and all have the same bits.
+ *
+ *   IN ─encode─ wire ─to the owner─ wire ─decode, add─ TMP ─encode─ wire ─to all─ wire ─decode─ OUT
+ *      GIVE           SENDS, RECVS        REDUCE            REDUCE        SENDS, RECVS   TAKE
+ *
+ * reduce_scatter is its first half, all_gather its second, all_to_all the first without a sum.
+ *
+ * Shards are cut into pieces of whole tiles, which overlap: so many rounds of pieces are under way
+ * at once, and then places of the wire and of TMP are used again. REDUCE and TAKE come before GIVE,
+ * so that a processor that encodes and decodes itself first does what peers wait for.
+ */
+#include "schedules/build.h"
+
+#include "core/err.h"
+
+#include <stdlib.h>
+
+enum { REDUCE, TAKE, GIVE, SENDS, RECVS }; /* channels */
+
+#define AHEAD 4           /* rounds under way */
+#define SUMS 2            /* places for sums */
+#define PIECE 65536       /* elements: 256 KiB of f32, which stay in a second-level cache */
+#define PIECE_LEAST 16384 /* so much is worth a message of its own */
+#define PIECES_MOST 1024  /* of a shard: limits the steps */
+
+/* A place of the wire. */
+struct slot {
+    struct sl_wire wire;
+    uint32_t there;  /* step that put bytes there */
+    uint32_t reader; /* step that read them last; SL_NO_DEP: none yet */
+};
+
+struct oneshot {
+    struct sl_schedule *s;
+    const struct sl_shape *shape;
+    const struct sl_code *code;
+    uint64_t shard;  /* elements of the longest one */
+    uint64_t stride; /* from shard to shard */
+    uint64_t tiles;  /* of a shard, as the codec numbers them */
+    uint64_t piece;
+    uint64_t rounds;
+    /* [AHEAD * size] each: shards for their owners · of this rank's, by who gave them · of all,
+     * complete; this rank's own is the one that it makes */
+    struct slot *give, *take, *done;
+    uint32_t *sent;      /* [AHEAD * size]: steps that read this rank's own of done */
+    uint32_t read[SUMS]; /* step that read the sum last */
+};
+
+static struct slot *slot_of(const struct oneshot *o, struct slot *slots, uint64_t round,
+                            uint32_t rank)
+{
+    return &slots[round % AHEAD * o->shape->size + rank];
+}
+
+static uint64_t shard_len(const struct oneshot *o, uint32_t owner)
+{
+    return o->shape->coll == SL_ALLREDUCE ? sl_part_len(o->shape->count, o->stride, owner)
+                                          : o->shard;
+}
+
+static uint64_t piece_len(const struct oneshot *o, uint32_t owner, uint64_t round)
+{
+    return sl_part_len(shard_len(o, owner), o->piece, round);
+}
+
+/* Where a piece lies in a buffer that has all shards. */
+static uint64_t piece_at(const struct oneshot *o, uint32_t owner, uint64_t round)
+{
+    return owner * o->stride + round * o->piece;
+}
+
+/* A block of all_gather is all that its rank encodes. */
+static uint64_t tile_of(const struct oneshot *o, uint32_t owner, uint64_t round)
+{
+    uint64_t first = o->shape->coll == SL_ALL_GATHER ? 0 : owner * o->tiles;
+
+    return first + round * (o->piece / o->code->tile);
+}
+
+/* The owner's encodings have streams of their own, behind those of the ranks. */
+static uint32_t owners_stream(const struct oneshot *o, uint32_t owner)
+{
+    return o->shape->coll == SL_ALL_GATHER ? owner : o->shape->size + owner;
+}
+
+/* Makes the slot one for so many elements. */
+static struct sl_wire *renew(const struct oneshot *o, struct slot *slot, uint64_t count)
+{
+    slot->wire.len = o->code->bytes(o->code, count);
+    slot->wire.from = SL_NO_DEP;
+    return &slot->wire;
+}
+
+/* This rank's part of every shard, to its owner. */
+static void give(struct oneshot *o, uint64_t round)
+{
+    const struct sl_shape *shape = o->shape;
+
+    for (uint32_t i = 1; i <= shape->size; i++) {
+        uint32_t p = (shape->rank + i) % shape->size;
+        uint64_t len = piece_len(o, p, round);
+        struct slot *slot = slot_of(o, o->give, round, p);
+
+        if (len == 0 || (p == shape->rank && shape->coll == SL_ALL_TO_ALL))
+            continue;
+        slot->there = sl_add_encode(o->s, GIVE, SL_CODE_RUNNER, sl_in(piece_at(o, p, round)),
+                                    renew(o, slot, len), len, o->code->up_to, slot->reader);
+        sl_in_stream(o->s, 0, shape->rank, tile_of(o, p, round));
+        if (p != shape->rank)
+            slot->reader = sl_add_send_wire(o->s, SENDS, p, &slot->wire, len, slot->there);
+    }
+}
+
+/* What the others give of this rank's shard. */
+static void receive(struct oneshot *o, uint64_t round)
+{
+    const struct sl_shape *shape = o->shape;
+    uint64_t len = piece_len(o, shape->rank, round);
+
+    for (uint32_t i = 1; len != 0 && i < shape->size; i++) {
+        uint32_t r = (shape->rank + shape->size - i) % shape->size;
+        struct slot *slot = slot_of(o, o->take, round, r);
+
+        slot->there = sl_add_recv_wire(o->s, RECVS, r, renew(o, slot, len), len, o->code->up_to,
+                                       slot->reader);
+    }
+}
+
+/* Adds what all gave, in the order of ranks. Returns the last step. */
+static uint32_t sum(struct oneshot *o, uint64_t round, struct sl_place to, uint32_t free)
+{
+    uint32_t rank = o->shape->rank, size = o->shape->size, step = free;
+    uint64_t len = piece_len(o, rank, round);
+    const struct slot *own = slot_of(o, o->give, round, rank);
+
+    for (uint32_t r = 0; r < size; r++) {
+        struct slot *slot = slot_of(o, r == rank ? o->give : o->take, round, r);
+        uint32_t before = step;
+
+        if (r == 0)
+            step = sl_add_decode(o->s, REDUCE, SL_CODE_RUNNER, &slot->wire, to, len, slot->there);
+        else
+            step = sl_add_decode_reduce(o->s, REDUCE, SL_CODE_RUNNER, &slot->wire, to, len,
+                                        r + 1 == size ? SL_STEP_FINAL : 0, slot->there);
+        sl_in_stream(o->s, 0, r, tile_of(o, rank, round));
+        sl_add_dep(o->s, before);
+        if (r == 0 && rank != 0 && to.buf == SL_BUF_OUT)
+            sl_add_dep(o->s, own->there); /* in place the sum comes where its operand was */
+        slot->reader = step;
+    }
+    return step;
+}
+
+/* Encodes this rank's complete shard once, for all. Returns the step that read it. */
+static uint32_t publish(struct oneshot *o, uint64_t round, struct sl_place from, uint32_t there)
+{
+    uint32_t rank = o->shape->rank, size = o->shape->size;
+    uint64_t len = piece_len(o, rank, round), tile = tile_of(o, rank, round);
+    struct slot *slot = slot_of(o, o->done, round, rank);
+    uint32_t *sent = &o->sent[round % AHEAD * size], stream = owners_stream(o, rank);
+    bool summed = o->shape->coll == SL_ALLREDUCE;
+
+    slot->there = sl_add_encode(o->s, summed ? REDUCE : GIVE, SL_CODE_RUNNER, from,
+                                renew(o, slot, len), len, o->code->up_to, there);
+    sl_in_stream(o->s, summed ? 1 : 0, stream, tile);
+    sl_add_dep(o->s, slot->reader);
+    for (uint32_t p = 0; p < size; p++)
+        sl_add_dep(o->s, sent[p]); /* NOLINT(clang-analyzer-core.CallAndMessage): build() set it */
+    for (uint32_t i = 1; i < size; i++) {
+        uint32_t p = (rank + i) % size;
+
+        sent[p] = sl_add_send_wire(o->s, SENDS, p, &slot->wire, len, slot->there);
+    }
+    slot->reader = sl_add_decode(o->s, TAKE, SL_CODE_RUNNER, &slot->wire,
+                                 sl_out(piece_at(o, rank, round)), len, slot->there);
+    sl_in_stream(o->s, 0, stream, tile);
+    return slot->there;
+}
+
+/* The others' complete shards. */
+static void collect(struct oneshot *o, uint64_t round)
+{
+    const struct sl_shape *shape = o->shape;
+
+    for (uint32_t i = 1; i < shape->size; i++) {
+        uint32_t p = (shape->rank + shape->size - i) % shape->size;
+        uint64_t len = piece_len(o, p, round);
+        struct slot *slot = slot_of(o, o->done, round, p);
+
+        if (len == 0)
+            continue;
+        slot->there = sl_add_recv_wire(o->s, RECVS, p, renew(o, slot, len), len, o->code->up_to,
+                                       slot->reader);
+        slot->reader = sl_add_decode(o->s, TAKE, SL_CODE_RUNNER, &slot->wire,
+                                     sl_out(piece_at(o, p, round)), len, slot->there);
+        sl_in_stream(o->s, 0, owners_stream(o, p), tile_of(o, p, round));
+    }
+}
+
+/* all_to_all: what each rank gave goes to its place. */
+static void place(struct oneshot *o, uint64_t round)
+{
+    const struct sl_shape *shape = o->shape;
+    uint64_t len = piece_len(o, shape->rank, round);
+
+    for (uint32_t i = 1; i < shape->size; i++) {
+        uint32_t r = (shape->rank + shape->size - i) % shape->size;
+        struct slot *slot = slot_of(o, o->take, round, r);
+
+        slot->reader = sl_add_decode(o->s, TAKE, SL_CODE_RUNNER, &slot->wire,
+                                     sl_out(piece_at(o, r, round)), len, slot->there);
+        sl_in_stream(o->s, 0, r, tile_of(o, shape->rank, round));
+        if (shape->in_place) /* this rank's elements for r lie there */
+            sl_add_dep(o->s, slot_of(o, o->give, round, r)->there);
+    }
+}
+
+/* The second half of a round: what the first half gave has come. */
+static void end_round(struct oneshot *o, uint64_t round)
+{
+    uint32_t rank = o->shape->rank, *read = &o->read[round % SUMS];
+    uint64_t len = piece_len(o, rank, round);
+    struct sl_place scratch = sl_tmp(round % SUMS * o->piece);
+
+    switch (o->shape->coll) {
+    case SL_ALLREDUCE:
+        if (len != 0)
+            *read = publish(o, round, scratch, sum(o, round, scratch, *read));
+        collect(o, round);
+        break;
+    case SL_REDUCE_SCATTER:
+        if (!o->s->wide_tmp) {
+            sum(o, round, sl_out(round * o->piece), SL_NO_DEP);
+            break;
+        }
+        *read = sl_add_copy(o->s, REDUCE, scratch, sl_out(round * o->piece), len,
+                            sum(o, round, scratch, *read));
+        sl_by_runner(o->s, SL_CODE_RUNNER);
+        break;
+    case SL_ALL_GATHER:
+        publish(o, round, sl_in(round * o->piece), SL_NO_DEP);
+        collect(o, round);
+        break;
+    default: place(o, round);
+    }
+}
+
+static void build_rounds(struct oneshot *o)
+{
+    bool gives = o->shape->coll != SL_ALL_GATHER;
+    uint64_t ahead = gives ? AHEAD - 1 : 0;
+
+    for (uint64_t t = 0; t < o->rounds + ahead; t++) {
+        if (gives && t < o->rounds) {
+            give(o, t);
+            receive(o, t);
+        }
+        if (t >= ahead)
+            end_round(o, t - ahead);
+    }
+    if (o->shape->coll == SL_ALL_TO_ALL && !o->shape->in_place)
+        sl_add_copy(o->s, RECVS + 1, sl_in(o->shape->rank * o->stride),
+                    sl_out(o->shape->rank * o->stride), o->shard, SL_NO_DEP);
+}
+
+/* Elements of a piece: whole tiles, so many that a shard is some pieces that overlap. */
+static uint64_t piece_of(const struct oneshot *o)
+{
+    uint64_t piece = sl_ceil_div(o->shard, AHEAD), tile = o->code->tile;
+
+    piece = sl_min(sl_max(piece, PIECE_LEAST), PIECE);
+    if (o->shape->chunk != 0)
+        piece = o->shape->chunk;
+    piece = sl_max(piece, sl_ceil_div(o->shard, PIECES_MOST));
+    return sl_min(sl_ceil_div(piece, tile), sl_ceil_div(o->shard, tile)) * tile;
+}
+
+static void cut(struct oneshot *o)
+{
+    const struct sl_shape *shape = o->shape;
+    uint64_t tile = o->code->tile;
+
+    o->shard = o->stride = shape->count;
+    if (shape->coll == SL_ALLREDUCE) {
+        o->stride = sl_ceil_div(sl_ceil_div(shape->count, shape->size), tile) * tile;
+        o->shard = sl_min(o->stride, shape->count);
+    }
+    o->tiles = sl_ceil_div(o->shard, tile);
+    o->piece = piece_of(o);
+    o->rounds = sl_ceil_div(o->shard, o->piece);
+    o->s->wide_tmp = shape->esize != sizeof(float);
+    if (shape->coll == SL_ALLREDUCE || (shape->coll == SL_REDUCE_SCATTER && o->s->wide_tmp))
+        o->s->tmp_count = SUMS * o->piece;
+}
+
+/* A place of the wire for each slot that is used. */
+static void take_slots(struct oneshot *o, struct slot *slots, bool used, uint64_t len)
+{
+    uint64_t rounds = sl_min(AHEAD, o->rounds);
+
+    for (uint32_t i = 0; i < AHEAD * o->shape->size; i++) {
+        if (used && i < rounds * o->shape->size)
+            slots[i].wire = sl_wire_take(o->s, len);
+        slots[i].reader = SL_NO_DEP;
+    }
+}
+
+static int build(const struct sl_shape *shape, struct sl_schedule *out)
+{
+    struct oneshot o = {.s = out, .shape = shape, .code = shape->code};
+    size_t slots = AHEAD * (size_t)shape->size;
+
+    sl_schedule_init(out, "oneshot");
+    if (shape->size < 2 || shape->code == NULL)
+        return sl_fail(-ENOTSUP, "oneshot needs 2 ranks and a codec");
+    if (shape->count == 0)
+        return 0;
+    o.give = calloc(3 * slots, sizeof(*o.give));
+    o.sent = malloc(slots * sizeof(*o.sent));
+    if (o.give == NULL || o.sent == NULL) {
+        free(o.give);
+        free(o.sent);
+        return sl_fail(-ENOMEM, "no memory to plan for %u ranks", shape->size);
+    }
+    o.take = o.give + slots;
+    o.done = o.take + slots;
+    for (size_t i = 0; i < slots; i++)
+        o.sent[i] = SL_NO_DEP;
+    for (unsigned i = 0; i < SUMS; i++)
+        o.read[i] = SL_NO_DEP;
+    cut(&o);
+    uint64_t len = o.code->bytes(o.code, sl_min(o.piece, o.shard));
+
+    take_slots(&o, o.give, shape->coll != SL_ALL_GATHER, len);
+    take_slots(&o, o.take, shape->coll != SL_ALL_GATHER, len);
+    take_slots(&o, o.done, shape->coll == SL_ALLREDUCE || shape->coll == SL_ALL_GATHER, len);
+    build_rounds(&o);
+    free(o.give);
+    free(o.sent);
+    return sl_schedule_finish(out);
+}
+
+const struct sl_algo sl_algo_oneshot = {
+    .name = "oneshot",
+    .colls = SL_BIT(SL_ALLREDUCE) | SL_BIT(SL_REDUCE_SCATTER) | SL_BIT(SL_ALL_GATHER) |
+             SL_BIT(SL_ALL_TO_ALL),
+    .source = "",
+    .build = build,
+};
