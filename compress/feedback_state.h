@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an operation keeps for error feedback: of each stage of its encodings, what the codec has
+ * lost of each element so far, to be added to the next ones.
+ */
+#ifndef SL_COMPRESS_FEEDBACK_STATE_H
+#define SL_COMPRESS_FEEDBACK_STATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SL_CODE_STAGES 3
+
+/* Tiles that a stage encodes; count 0: none. */
+struct sl_code_extent {
+    uint64_t first, count;
+};
+
+struct sl_code_state {
+    struct sl_code_extent extents[SL_CODE_STAGES];
+    float *residuals[SL_CODE_STAGES]; /* of the extent's elements; NULL: none */
+};
+
+/* All residuals 0. -ENOMEM. */
+int sl_code_state_create(const struct sl_code_extent extents[SL_CODE_STAGES],
+                         struct sl_code_state **out);
+/* Takes NULL. Of this type, so that it may stand for the destructor of any state. */
+void sl_code_state_destroy(void *state);
+
+/* Of count elements from that tile on; NULL: the stage keeps none. */
+float *sl_code_state_at(const struct sl_code_state *state, unsigned stage, uint64_t tile,
+                        uint64_t count);
+
+/*
+ * As bytes, for a file: what it is of, and the residuals. mark: of codec and parameters; turn: how
+ * often the operation was started.
+ */
+size_t sl_code_state_size(const struct sl_code_state *state);
+void sl_code_state_save(const struct sl_code_state *state, uint32_t mark, uint32_t turn, void *out);
+
+/*
+ * Of bytes that sl_code_state_save() left for such an operation. What is kept of sums starts anew
+ * where their owners are others than then, as with another number of ranks. -EBADMSG: no such
+ * bytes; -EINVAL: of another codec, or of other elements. The state is as it was then.
+ */
+int sl_code_state_load(struct sl_code_state *state, uint32_t mark, const void *in, size_t len,
+                       uint32_t *turn);
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a codec's steps on the thread that asks. */
+#include "compress/runner.h"
+
+#include "compress/elements.h"
+#include "core/err.h"
+
+#include <string.h>
+
+/* Elements between two calls of progress(): some ten microseconds of work. */
+#define SPENT_MAX 65536
+
+static const enum sluice_dtype dtypes[SL_CODE_DTYPES] = {SLUICE_F32, SLUICE_BF16, SLUICE_F16};
+
+static uint64_t code_bytes(const struct sl_code *code, uint64_t count)
+{
+    const struct sl_codec_spec *spec = &sl_container_of(code, struct sl_codec_code, base)->spec;
+
+    return sl_codec_by_id(spec->id)->size(spec, count);
+}
+
+static const struct sl_codec_code *code_of(const struct sl_code_runner *runner,
+                                           enum sluice_dtype dtype)
+{
+    for (unsigned i = 0; i < SL_CODE_DTYPES; i++)
+        if (dtypes[i] == dtype)
+            return &runner->codes[i];
+    return NULL;
+}
+
+const struct sl_code *sl_code_runner_code(const struct sl_code_runner *runner,
+                                          enum sluice_dtype dtype, bool sums)
+{
+    const struct sl_codec_code *code = code_of(runner, dtype);
+    bool exact = (runner->codec->flags & SL_CODEC_LOSSLESS) != 0;
+
+    return code == NULL || (exact && sums && dtype != SLUICE_F32) ? NULL : &code->base;
+}
+
+/* The elements side of a job: its spec, and how many bytes an element has. */
+static const struct sl_codec_spec *spec_of(const struct sl_code_runner *runner,
+                                           const struct sl_work *work, bool wide)
+{
+    const struct sl_codec_code *code = code_of(runner, wide ? SLUICE_F32 : work->dtype);
+
+    return code != NULL ? &code->spec : NULL;
+}
+
+static struct sl_codec_at at_of(const struct sl_work *work)
+{
+    return (struct sl_codec_at){
+        .first = work->tile * SL_TILE, .stream = work->stream, .step = work->turn};
+}
+
+/* Adds to the tally what the encoding lacks, tile by tile. */
+static void measure(struct sl_code_runner *runner, const struct sl_codec_spec *spec,
+                    const struct sl_work *work)
+{
+    size_t step = runner->codec->size(spec, SL_TILE), elem = spec->dtype == SLUICE_F32 ? 4 : 2;
+    size_t len = runner->codec->size(spec, work->count);
+    struct sl_codec_spec floats = *spec;
+
+    floats.dtype = SLUICE_F32;
+    for (uint64_t first = 0; first < work->count; first += SL_TILE) {
+        size_t n = work->count - first < SL_TILE ? work->count - first : SL_TILE;
+        size_t off = first / SL_TILE * step;
+        struct sl_codec_at at = at_of(work);
+        float sent[SL_TILE], given[SL_TILE];
+
+        at.first += first;
+        if (runner->codec->decode(&floats, &at, (const char *)work->dst + off,
+                                  n == SL_TILE ? step : len - off, n, sent) != 0)
+            return;
+        sl_elements_widen(spec->dtype, (const char *)work->src + first * elem, n, given);
+        for (size_t i = 0; i < n; i++) {
+            double lacks = (double)given[i] - sent[i];
+
+            runner->tally.power += (double)given[i] * given[i];
+            runner->tally.error += lacks * lacks;
+        }
+    }
+}
+
+static int encode(struct sl_code_runner *runner, const struct sl_work *work, uint64_t *len)
+{
+    const struct sl_codec_spec *spec = spec_of(runner, work, work->src_wide);
+    const struct sl_codec *codec = runner->codec;
+    struct sl_codec_at at = at_of(work);
+    float *residual = sl_code_state_at(work->state, work->stage, work->tile, work->count);
+
+    if (codec->size(spec, work->count) > work->dst_len)
+        return sl_fail(-EMSGSIZE, "%zu bytes have no room for %llu elements by %s", work->dst_len,
+                       (unsigned long long)work->count, codec->name);
+    if (residual != NULL)
+        *len = sl_codec_encode_feedback(spec, &at, work->src, residual, work->count, work->dst);
+    else
+        *len = codec->encode(spec, &at, work->src, work->count, work->dst);
+    runner->tally.messages++;
+    runner->tally.elements += work->count;
+    runner->tally.bytes += *len;
+    if (runner->measure && (codec->flags & SL_CODEC_FIXED) != 0)
+        measure(runner, spec, work);
+    return 0;
+}
+
+static int decode(const struct sl_code_runner *runner, const struct sl_work *work)
+{
+    const struct sl_codec_spec *spec = spec_of(runner, work, work->dst_wide);
+    struct sl_codec_at at = at_of(work);
+
+    return runner->codec->decode(spec, &at, work->src, work->src_len, work->count, work->dst);
+}
+
+static int decode_reduce(const struct sl_code_runner *runner, const struct sl_work *work)
+{
+    const struct sl_codec_spec *spec = spec_of(runner, work, true);
+    struct sl_codec_at at = at_of(work);
+    float *sum = work->dst, factor = 1.0f / (float)work->divisor;
+    int err;
+
+    if (work->op != SLUICE_SUM || (!work->dst_wide && work->dtype != SLUICE_F32))
+        return sl_fail(-ENOTSUP, "a codec adds to sums in f32 alone");
+    err = runner->codec->decode_add(spec, &at, work->src, work->src_len, work->count, sum);
+    for (uint64_t i = 0; err == 0 && work->divisor > 1 && i < work->count; i++)
+        sum[i] *= factor;
+    return err;
+}
+
+static int copy(const struct sl_work *work)
+{
+    if (work->src_wide && !work->dst_wide && work->dtype != SLUICE_F32)
+        sl_elements_narrow(work->dtype, work->src, work->count, work->dst);
+    else
+        memmove(work->dst, work->src, work->dst_len);
+    return 0;
+}
+
+static int perform(struct sl_code_runner *runner, const struct sl_work *work, uint64_t *len)
+{
+    if (code_of(runner, work->dtype) == NULL)
+        return sl_fail(-ENOTSUP, "%s takes no elements of %s", runner->codec->name,
+                       sluice_dtype_name(work->dtype));
+    switch (work->kind) {
+    case SL_WORK_COPY: return copy(work);
+    case SL_WORK_ENCODE: return encode(runner, work, len);
+    case SL_WORK_DECODE: return decode(runner, work);
+    case SL_WORK_DECODE_REDUCE: return decode_reduce(runner, work);
+    default: return sl_fail(-ENOTSUP, "a codec cannot do work %d", (int)work->kind);
+    }
+}
+
+static int start(struct sl_runner *base, const struct sl_work *work, struct sl_req *req)
+{
+    struct sl_code_runner *runner = (struct sl_code_runner *)base;
+    uint64_t len = 0;
+
+    if (runner->spent >= SPENT_MAX)
+        return -EAGAIN;
+    runner->spent += work->count;
+    int err = perform(runner, work, &len);
+
+    req->len = len;
+    req->status = err;
+    return err == 0 ? 1 : err;
+}
+
+static unsigned progress(struct sl_runner *base, unsigned budget)
+{
+    ((struct sl_code_runner *)base)->spent = 0;
+    return 0;
+}
+
+static void cancel(struct sl_runner *base, struct sl_req *req)
+{
+    sl_assert(false); /* all jobs are done when start() returns */
+}
+
+static const struct sl_runner_ops ops = {
+    .name = "codec", .start = start, .progress = progress, .cancel = cancel};
+
+void sl_code_runner_init(struct sl_code_runner *runner, const struct sl_codec_spec *spec)
+{
+    *runner = (struct sl_code_runner){.base.ops = &ops, .codec = sl_codec_by_id(spec->id)};
+    uint32_t hash = 2166136261u;
+    char text[256];
+
+    sl_codec_print(spec, text, sizeof(text));
+    for (const char *c = text; *c != '\0'; c++)
+        hash = (hash ^ (unsigned char)*c) * 16777619u;
+    for (unsigned i = 0; i < SL_CODE_DTYPES; i++) {
+        runner->codes[i].base =
+            (struct sl_code){.bytes = code_bytes,
+                             .tile = SL_TILE,
+                             .up_to = (runner->codec->flags & SL_CODEC_FIXED) == 0,
+                             .mark = sl_code_mark(spec->id, hash ^ hash >> 16)};
+        runner->codes[i].spec = *spec;
+        runner->codes[i].spec.dtype = (uint8_t)dtypes[i];
+    }
+}
