@@ -259,6 +259,7 @@ static int make(struct adoption *a)
     if (err == 0 && sl_windows_lacking(a->child))
         return sl_fail(-EAGAIN, "the family has no room for windows");
     if (err == 0) {
+        a->child->codec_name = a->params->codec_name;
         a->child->wait.poke = a->params->poke;
         a->child->wait.poke_arg = a->params->poke_arg;
     }

@@ -83,6 +83,7 @@ static void inherit(struct sluice_comm *child, const struct sluice_comm *like)
     child->costs.ranks_per_core = ranks_per_core;
     child->correction = like->correction;
     memcpy(child->costs_source, like->costs_source, sizeof(child->costs_source));
+    child->codec_name = like->codec_name;
     child->stream_min = like->stream_min; /* asking the machine takes longer than all else here */
     child->wait.poke = like->wait.poke;
     child->wait.poke_arg = like->wait.poke_arg;

@@ -4,6 +4,7 @@
 
 #include "collectives/adopt.h"
 #include "collectives/calibrate.h"
+#include "collectives/code.h"
 #include "collectives/connect.h"
 #include "collectives/exec.h"
 #include "collectives/family.h"
@@ -105,6 +106,7 @@ void sl_comm_free(struct sluice_comm *comm)
 {
     sl_family_leave(comm);
     sl_plans_fini(comm);
+    sl_coding_put(comm->coding);
     sl_status_close(comm);
     sl_peers_fini(&comm->peers);
     sl_shared_drop(comm->held_host);
@@ -145,6 +147,7 @@ static int create_anew(struct sl_exchange *exchange, const struct sl_comm_params
     comm->stream_min = comm->config.shm_stream_min_bytes >= 0
                            ? (size_t)comm->config.shm_stream_min_bytes
                            : sl_cache_last_level() / 4;
+    comm->codec_name = params->codec_name;
     comm->wait.poke = params->poke;
     comm->wait.poke_arg = params->poke_arg;
     err = make_worker(comm, params);

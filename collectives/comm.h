@@ -41,6 +41,7 @@ static inline uint32_t sl_run_on(uint32_t run, uint32_t fingerprint)
     return run ^ run >> 15;
 }
 
+struct sl_coding;
 struct sl_family;
 struct sl_plan;
 struct sl_op;
@@ -63,6 +64,7 @@ struct sl_comm_params {
     const struct sl_wire_ops *wire;             /* see core/worker.h; NULL: sockets */
     const struct sl_comm_transport *transports; /* NULL: those of config->transport */
     size_t transport_count;
+    const char *(*codec_name)(uint32_t number); /* as in struct sluice_comm */
     const char *host_id; /* ranks with the same text share a host; NULL: config, or the kernel's */
 };
 
@@ -176,6 +178,9 @@ struct sluice_comm {
     bool has_tree; /* control messages reach its neighbours of the tree, or will (reach.c) */
     bool created;  /* all ranks have met: who does not answer may be computing */
     const struct sl_kernels *kernels;
+    struct sl_coding *coding; /* how calls are compressed: code.h; counted; NULL: they are not */
+    /* The name of a codec by the number that marks have (core/code.h); NULL: nobody knows any. */
+    const char *(*codec_name)(uint32_t number);
     struct sl_costs costs;
     struct sl_correction correction;        /* of what the costs predict */
     char costs_source[SL_COSTS_SOURCE_MAX]; /* where they come from, for --explain */

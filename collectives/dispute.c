@@ -138,7 +138,7 @@ static unsigned describe_groups(const struct sluice_comm *comm, char *out, size_
             *suspect = (int32_t)r;
         }
         sl_format_ranks(same, comm->size, ranks, sizeof(ranks));
-        sl_report_call(call, what, sizeof(what));
+        sl_report_call(comm, call, what, sizeof(what));
         int n = snprintf(out + len, cap - len, "%s%s %s %s", len == 0 ? "" : ", ",
                          members == 1 ? "rank" : "ranks", ranks, what);
 

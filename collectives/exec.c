@@ -6,6 +6,7 @@
 #include "collectives/exec.h"
 
 #include "collectives/calibrate.h"
+#include "collectives/code.h"
 #include "collectives/speeds.h"
 #include "collectives/status.h"
 #include "collectives/steps.h"
@@ -71,6 +72,8 @@ static inline __attribute__((always_inline)) void end_op(struct sluice_req *op, 
     op->status = status;
     if (SL_UNLIKELY(op->began_ns != 0) && status == 0)
         sl_costs_sample(op);
+    if (SL_UNLIKELY(op->plan->coding != NULL) && status == 0)
+        sl_coding_count(op);
     if (op->given_back) {
         comm->calls.active_count--;
         sl_op_put(op);

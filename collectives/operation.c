@@ -2,6 +2,8 @@
 /* Makes, starts and frees persistent operations. */
 #include "collectives/operation.h"
 
+#include "collectives/code.h"
+
 #include <stdlib.h>
 
 /* The request that all starts use. */
@@ -24,6 +26,39 @@ static void plan_rests(struct sl_plan *plan)
         sl_operation_drop(operation);
 }
 
+/* What its codec keeps from start to start. */
+static int keep_state(struct sluice_operation *operation)
+{
+    struct sl_coding *coding = operation->plan->coding;
+    struct sl_coding_extent extents[SL_CODING_STAGES];
+    void *state;
+
+    /* What goes to other ranks each time has no identity. */
+    if (coding == NULL || coding->keep == NULL || operation->plan->call.coll == SL_ALL_TO_ALL)
+        return 0;
+    sl_coding_extents(operation->plan, extents);
+    int err = coding->keep(coding, extents, &state);
+
+    if (err == 0)
+        sl_operation_keep(operation, state, coding->forget);
+    return err;
+}
+
+/* Its plan, memory and state. */
+static int take_plan(struct sluice_operation *operation, const struct sl_call *call,
+                     const struct sl_recipe *recipe)
+{
+    int err = sl_plan_create(operation->comm, call, recipe, &operation->plan);
+
+    if (err != 0)
+        return err;
+    operation->plan->owner = operation;
+    operation->plan->state = &operation->state;
+    operation->plan->rests = plan_rests;
+    err = take_memory(operation);
+    return err ?: keep_state(operation);
+}
+
 int sl_operation_create(struct sluice_comm *comm, const struct sl_call *call,
                         const struct sl_recipe *recipe, const void *in, void *out,
                         struct sluice_operation **made)
@@ -33,19 +68,43 @@ int sl_operation_create(struct sluice_comm *comm, const struct sl_call *call,
     if (operation == NULL)
         return sl_fail(-ENOMEM, "no memory for a persistent operation");
     *operation = (struct sluice_operation){.comm = comm, .in = in, .out = out};
-    int err = sl_plan_create(comm, call, recipe, &operation->plan);
+    int err = take_plan(operation, call, recipe);
 
-    err = err ?: take_memory(operation);
     if (err != 0) {
         sl_plan_destroy(operation->plan);
         free(operation);
         return err;
     }
-    operation->plan->owner = operation;
-    operation->plan->state = &operation->state;
-    operation->plan->rests = plan_rests;
     comm->calls.kept++;
     *made = operation;
+    return 0;
+}
+
+int sl_operation_set_coding(struct sluice_operation *operation, struct sl_coding *coding)
+{
+    static const struct sl_recipe as_it_is;
+    struct sluice_operation before = *operation;
+    struct sl_runner *runner;
+    struct sl_recipe recipe;
+
+    if (before.plan->busy != 0)
+        return sl_fail(-EINVAL, "this %s was started and has not ended",
+                       sl_coll_name(before.plan->call.coll));
+    operation->plan = NULL;
+    operation->state = NULL;
+    operation->forget = NULL;
+    bool coded = sl_coding_recipe(coding, operation->comm, &before.plan->call, &runner, &recipe);
+    int err = take_plan(operation, &before.plan->call, coded ? &recipe : &as_it_is);
+
+    if (err != 0) {
+        sl_plan_destroy(operation->plan);
+        *operation = before;
+        return err;
+    }
+    operation->turn = 0;
+    if (before.forget != NULL)
+        before.forget(before.state);
+    sl_plan_destroy(before.plan);
     return 0;
 }
 

@@ -22,10 +22,15 @@ struct sluice_operation {
     void (*forget)(void *state);
 };
 
-/* recipe may be NULL. -EINVAL (forced algorithm), -ENOTSUP, -ENOMEM. */
+/* recipe may be NULL: by comm's coding, if that is for this call. -EINVAL (forced algorithm),
+ * -ENOTSUP, -ENOMEM. */
 int sl_operation_create(struct sluice_comm *comm, const struct sl_call *call,
                         const struct sl_recipe *recipe, const void *in, void *out,
                         struct sluice_operation **made);
+
+/* Has it go by coding from now on, with nothing kept of before; NULL: as it is. -EINVAL: it has not
+ * ended; -ENOMEM. It is as before when it fails. */
+int sl_operation_set_coding(struct sluice_operation *operation, struct sl_coding *coding);
 
 /* Gives it its state, in place of one that it has. */
 void sl_operation_keep(struct sluice_operation *operation, void *state,

@@ -30,8 +30,8 @@ struct sl_signature {
     uint32_t root;
     uint64_t count;
     uint8_t coll, dtype, op;
-    uint8_t gone; /* it was called, but so long ago that only that is known */
-    uint8_t reserved[4];
+    uint8_t gone;  /* it was called, but so long ago that only that is known */
+    uint32_t code; /* struct sl_code.mark; 0: not encoded */
 };
 
 /* What a peer last told about itself while it waited. */

@@ -3,6 +3,7 @@
 #include "collectives/plan.h"
 
 #include "collectives/calibrate.h"
+#include "collectives/code.h"
 #include "collectives/connect.h"
 #include "collectives/select.h"
 #include "collectives/speeds.h"
@@ -259,6 +260,7 @@ void sl_plan_destroy(struct sl_plan *plan)
     while ((node = sl_list_pop_front(&plan->spare)) != NULL)
         op_free(sl_container_of(node, struct sluice_req, link));
     sl_status_plan_gone(plan);
+    sl_coding_put(plan->coding);
     sl_schedule_fini(&plan->schedule);
     free(plan->counts);
     free(plan->turns);
@@ -271,7 +273,9 @@ void sl_plan_destroy(struct sl_plan *plan)
     free(plan);
 }
 
-static uint32_t fingerprint_of(const struct sl_plan *plan)
+/* kept: a codec then draws its random numbers by the operation's starts, not by the number of the
+ * call, and ranks must do the same. */
+static uint32_t fingerprint_of(const struct sl_plan *plan, bool kept)
 {
     uint64_t h = mix(sl_shape_hash(&plan->shape, plan->schedule.algo),
                      (uint64_t)plan->call.dtype << 8 | plan->call.op);
@@ -279,6 +283,8 @@ static uint32_t fingerprint_of(const struct sl_plan *plan)
     for (uint32_t i = 0; i < plan->runner_count; i++)
         for (const char *c = plan->runners[i]->ops->name; *c != '\0'; c++)
             h = mix(h, (uint64_t)(i + 1) << 8 | (unsigned char)*c);
+    if (plan->coding != NULL && kept)
+        h = mix(h, 1);
     return (uint32_t)(h >> 32) | 1; /* never 0: that means "none" */
 }
 
@@ -296,11 +302,11 @@ static void place_in_windows(struct sl_plan *plan)
     plan->win_ahead = one_way && plan->win_size == SL_WIN_IN_SLOT;
 }
 
-static void sign(struct sl_plan *plan)
+static void sign(struct sl_plan *plan, bool kept)
 {
     const struct sl_call *call = &plan->call;
 
-    plan->fingerprint = fingerprint_of(plan);
+    plan->fingerprint = fingerprint_of(plan, kept);
     plan->p2p = call->coll == SL_SEND || call->coll == SL_RECV;
     plan->signature = (struct sl_signature){
         .fingerprint = plan->fingerprint,
@@ -309,6 +315,7 @@ static void sign(struct sl_plan *plan)
         .op = call->op,
         .root = call->root,
         .count = call->count,
+        .code = plan->shape.code != NULL ? plan->shape.code->mark : 0,
     };
 }
 
@@ -320,6 +327,8 @@ static void take_runners(struct sl_plan *plan, const struct sl_recipe *recipe)
     plan->runner_count = recipe->runner_count;
     for (uint32_t i = 0; i < recipe->runner_count; i++)
         plan->runners[i] = recipe->runners[i];
+    plan->coding = sl_coding_get(recipe->coding);
+    plan->shape.code = recipe->code;
 }
 
 /* A runner for each step that names or needs one. */
@@ -346,15 +355,21 @@ static int build(struct sluice_comm *comm, const struct sl_recipe *recipe, struc
                         : sl_select_build(comm, &plan->shape, &plan->schedule);
 }
 
-/* For links that deliver speed (NULL: all alike), which is borrowed. */
+/* For links that deliver speed (NULL: all alike), which is borrowed. kept: by a persistent
+ * operation. */
 static int create(struct sluice_comm *comm, const struct sl_call *call,
-                  const struct sl_recipe *recipe, const uint16_t *speed, struct sl_plan **out)
+                  const struct sl_recipe *recipe, const uint16_t *speed, bool kept,
+                  struct sl_plan **out)
 {
     struct sl_plan *plan = calloc(1, sizeof(*plan));
+    struct sl_runner *runner;
+    struct sl_recipe coded;
     int err = -ENOMEM;
 
     if (plan == NULL)
         goto err_memory;
+    if (recipe == NULL && sl_coding_recipe(comm->coding, comm, call, &runner, &coded))
+        recipe = &coded;
     sl_list_init(&plan->spare);
     sl_list_init(&plan->lru);
     sl_schedule_init(&plan->schedule, "");
@@ -370,7 +385,7 @@ static int create(struct sluice_comm *comm, const struct sl_call *call,
     err = err ?: check_runners(plan);
     if (err != 0)
         goto err_plan;
-    sign(plan);
+    sign(plan, kept);
     place_in_windows(plan);
     if (plan->schedule.win_values != 0 && plan->win_size == SL_WIN_LONG)
         err = sl_windows_back(comm);
@@ -401,7 +416,7 @@ err_plan:
 int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
                    const struct sl_recipe *recipe, struct sl_plan **out)
 {
-    return create(comm, call, recipe, comm->speed, out);
+    return create(comm, call, recipe, comm->speed, true, out);
 }
 
 static void unlink_plan(struct sluice_comm *comm, struct sl_plan *plan)
@@ -443,6 +458,14 @@ static void forget(struct sluice_comm *comm, struct sl_plan *plan)
     destroy_rested(plan);
 }
 
+void sl_plans_drop(struct sluice_comm *comm)
+{
+    sl_list_foreach(&comm->calls.plan_lru, node)
+    {
+        forget(comm, sl_container_of(node, struct sl_plan, lru));
+    }
+}
+
 void sl_plans_forget(struct sluice_comm *comm)
 {
     sl_list_foreach(&comm->calls.plan_lru, node)
@@ -463,7 +486,7 @@ static int plan_add(struct sluice_comm *comm, const struct sl_call *call, struct
         if (comm->calls.plans == NULL)
             return sl_fail(-ENOMEM, "no memory for the table of plans");
     }
-    err = create(comm, call, NULL, comm->speeds.now, out);
+    err = create(comm, call, NULL, comm->speeds.now, false, out);
     if (err != 0)
         return err;
     if (comm->calls.plan_count >= PLANS_MAX)

@@ -26,6 +26,8 @@ struct sl_recipe {
     const struct sl_algo *algo;       /* NULL: the selector's choice */
     struct sl_runner *const *runners; /* steps name them from 1 on; lent for the plan's life */
     uint32_t runner_count;            /* at most SL_RUNNERS_MAX */
+    struct sl_coding *coding;         /* code.h: counted for the plan; NULL: none */
+    const struct sl_code *code;       /* of it */
 };
 
 #define SL_RUNNERS_MAX 4
@@ -83,9 +85,10 @@ struct sl_plan {
     uint32_t post_count, use_count, job_count;
     struct sl_runner *runners[SL_RUNNERS_MAX];
     uint32_t runner_count;
-    bool has_lengths;     /* some are known at run time only */
-    struct sl_node spare; /* operations that nobody uses */
-    uint32_t busy;        /* operations in use */
+    struct sl_coding *coding; /* counted; NULL: none */
+    bool has_lengths;         /* some are known at run time only */
+    struct sl_node spare;     /* operations that nobody uses */
+    uint32_t busy;            /* operations in use */
     /* a persistent operation's own, which no table holds; rests is called when busy falls to 0 */
     struct sluice_operation *owner;
     void *const *state; /* the owner's, for runners */
@@ -150,13 +153,17 @@ struct sluice_req {
  * -ENOMEM. */
 int sl_plan_get(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out);
 
-/* A plan that no table holds; recipe may be NULL. Not busy when it is destroyed. */
+/* A plan that no table holds. recipe NULL: by comm's coding, if it has one that is for this call.
+ * Not busy when it is destroyed. */
 int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
                    const struct sl_recipe *recipe, struct sl_plan **out);
 void sl_plan_destroy(struct sl_plan *plan);
 
 /* Takes from the table the plans that go by what links deliver. What is in flight ends first. */
 void sl_plans_forget(struct sluice_comm *comm);
+
+/* Takes all plans from the table. What is in flight goes on by its plan. */
+void sl_plans_drop(struct sluice_comm *comm);
 
 /* Frees every plan of the table; none may be busy. */
 void sl_plans_fini(struct sluice_comm *comm);

@@ -3,6 +3,7 @@
 #include "collectives/report.h"
 
 #include "collectives/exec.h"
+#include "core/code.h"
 #include "core/state_text.h"
 
 #include <string.h>
@@ -23,7 +24,20 @@ static void add_arguments(const struct sl_signature *call, char *out, size_t cap
         sl_text_add(out, cap, ", root %u", call->root);
 }
 
-void sl_report_call(const struct sl_signature *call, char *out, size_t cap)
+/* The parameters are told apart by their hash: peers know no more of each other's. */
+static void add_codec(const struct sluice_comm *comm, uint32_t mark, char *out, size_t cap)
+{
+    uint32_t number = sl_code_mark_name(mark);
+    const char *name = comm->codec_name != NULL ? comm->codec_name(number) : NULL;
+
+    if (name != NULL)
+        sl_text_add(out, cap, " by codec %s, parameters %06x", name, mark & 0xffffff);
+    else
+        sl_text_add(out, cap, " by codec number %u, parameters %06x", number, mark & 0xffffff);
+}
+
+void sl_report_call(const struct sluice_comm *comm, const struct sl_signature *call, char *out,
+                    size_t cap)
 {
     out[0] = '\0';
     if (call == NULL) {
@@ -37,6 +51,8 @@ void sl_report_call(const struct sl_signature *call, char *out, size_t cap)
     sl_text_add(out, cap, "called %s(", sl_coll_name((enum sl_coll)call->coll));
     add_arguments(call, out, cap);
     sl_text_add(out, cap, ")");
+    if (call->code != 0)
+        add_codec(comm, call->code, out, cap);
 }
 
 /* ---- records of the state page ---- */

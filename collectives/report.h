@@ -10,7 +10,8 @@
 void sl_report_op(const struct sluice_req *op, char *out, size_t cap);
 
 /* "call allreduce of 1000 f32 sum", or "have not called it yet" for NULL. */
-void sl_report_call(const struct sl_signature *call, char *out, size_t cap);
+void sl_report_call(const struct sluice_comm *comm, const struct sl_signature *call, char *out,
+                    size_t cap);
 
 /* All of a record but whose it is and since when. */
 void sl_report_fill(const struct sluice_req *op, struct sl_state_op *out);

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which calls are compressed, by which schedules, and what that comes to. */
+#include "collectives/code.h"
+
+#include "collectives/steps.h"
+
+#include <string.h>
+
+void sl_coding_put(struct sl_coding *coding)
+{
+    if (coding != NULL && --coding->users == 0)
+        coding->free(coding);
+}
+
+static const struct sl_algo *algo_of(enum sl_coll coll)
+{
+    for (const struct sl_algo *const *a = sl_coded_algos; *a != NULL; a++)
+        if (((*a)->colls & 1u << coll) != 0)
+            return *a;
+    return NULL;
+}
+
+/* Bytes of the larger buffer of a rank. */
+static uint64_t bytes_of(const struct sluice_comm *comm, const struct sl_call *call)
+{
+    bool blocks = call->coll != SL_ALLREDUCE && call->coll != SL_BROADCAST;
+
+    return call->count * sluice_dtype_size(call->dtype) * (blocks ? comm->size : 1);
+}
+
+bool sl_coding_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
+                      const struct sl_call *call, struct sl_runner **runner, struct sl_recipe *out)
+{
+    const struct sl_algo *algo = algo_of(call->coll);
+    bool sums = sl_coll_reduces(call->coll);
+    const struct sl_code *code;
+
+    if (coding == NULL || algo == NULL || comm->size < 2 || call->count == 0 ||
+        bytes_of(comm, call) < coding->min_bytes ||
+        (sums && call->op != SLUICE_SUM && call->op != SLUICE_AVG))
+        return false;
+    code = coding->code(coding, call->dtype, sums);
+    if (code == NULL)
+        return false;
+    *runner = coding->runner;
+    *out = (struct sl_recipe){
+        .algo = algo, .runners = runner, .runner_count = 1, .coding = coding, .code = code};
+    return true;
+}
+
+void sl_comm_set_coding(struct sluice_comm *comm, struct sl_coding *coding)
+{
+    struct sl_coding *before = comm->coding;
+
+    comm->coding = sl_coding_get(coding);
+    sl_plans_drop(comm);
+    sl_coding_put(before);
+}
+
+void sl_coding_extents(const struct sl_plan *plan, struct sl_coding_extent *extents)
+{
+    uint32_t tile = plan->shape.code->tile;
+
+    memset(extents, 0, SL_CODING_STAGES * sizeof(*extents));
+    for (uint32_t i = 0; i < plan->schedule.step_count; i++) {
+        const struct sl_step *step = &plan->schedule.steps[i];
+        struct sl_coding_extent *extent = &extents[step->stage];
+        uint64_t end = step->tile + (step->count + tile - 1) / tile;
+
+        if (sl_step_row(step)->work != SL_WORK_ENCODE)
+            continue;
+        sl_assert(step->stage < SL_CODING_STAGES);
+        if (extent->count == 0)
+            *extent = (struct sl_coding_extent){step->tile, end - step->tile};
+        if (step->tile < extent->first) {
+            extent->count += extent->first - step->tile;
+            extent->first = step->tile;
+        }
+        if (end > extent->first + extent->count)
+            extent->count = end - extent->first;
+    }
+}
+
+void sl_coding_count(const struct sluice_req *op)
+{
+    const struct sl_plan *plan = op->plan;
+    struct sl_coding *coding = plan->coding;
+
+    coding->calls++;
+    for (uint32_t i = 0; i < plan->schedule.step_count; i++) {
+        const struct sl_step *step = &plan->schedule.steps[i];
+
+        if (sl_step_row(step)->message != SL_SENDS)
+            continue;
+        coding->raw_bytes += step->count * plan->esize;
+        coding->bytes +=
+            step->src_buf == SL_BUF_WIRE ? sl_op_wire_len(op, step) : step->count * plan->esize;
+    }
+}
