@@ -58,6 +58,11 @@ static const struct sl_config_row rows[] = {
     SL_ROW_TEXT("ALGO", algo, "",
                 "Forces algorithms: NAME for every collective that has it, or COLLECTIVE:NAME, "
                 "separated by commas. Empty: the cost model chooses. See sluice-bench --list."),
+    SL_ROW_TEXT(
+        "COMPRESS", compress, "",
+        "Codec that sends fewer bytes for calls of f32, bf16 and f16, and its parameters: "
+        "bq8:min=1M. Results change where it is lossy, on all ranks alike. Empty: none. See "
+        "sluice/compress.h."),
     SL_ROW_INT(
         "TIMEOUT_MS", timeout_ms, "30000", "ms", 1, SL_DAY_MS,
         "An operation that makes no progress for this long ends with -ETIMEDOUT and a report."),

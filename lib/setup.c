@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Public ways to make, split and destroy a communicator. */
 #include "lib/args.h"
+#include "lib/compress.h"
 
 #include "collectives/status.h"
 #include "core/log.h"
@@ -37,10 +38,24 @@ static int create_over(struct sl_exchange *exchange, const struct sl_config *con
                                     .clock = &sl_clock_monotonic,
                                     .seed = sl_seed(),
                                     .poke = poke.call,
-                                    .poke_arg = poke.arg};
-    int err = watch_status_signal(config);
+                                    .poke_arg = poke.arg,
+                                    .codec_name = sl_compression_name};
+    struct sl_coding *coding;
+    int err = sl_compression_create(config->compress, &coding);
 
-    return err != 0 ? err : sl_comm_create(exchange, &params, out);
+    if (err != 0)
+        return sl_fail(err, "SLUICE_COMPRESS: %s", sluice_last_error());
+    err = watch_status_signal(config);
+    err = err ?: sl_comm_create(exchange, &params, out);
+    if (err != 0) {
+        sl_coding_put(coding);
+        return err;
+    }
+    sl_enter(*out);
+    sl_comm_set_coding(*out, coding);
+    sl_coding_put(coding);
+    sl_leave(*out);
+    return 0;
 }
 
 int sluice_comm_create(const struct sluice_config *given, struct sluice_comm **out)
@@ -118,6 +133,7 @@ void sluice_comm_destroy(struct sluice_comm *comm)
 
     sl_worker_get(worker);
     sl_worker_enter(worker);
+    sl_compression_log(comm);
     sl_comm_destroy(comm);
     sl_worker_exit(worker);
     sl_worker_put(worker);

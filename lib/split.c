@@ -3,6 +3,7 @@
 #include "lib/args.h"
 
 #include "collectives/child.h"
+#include "collectives/code.h"
 #include "collectives/family.h"
 
 #include <stdlib.h>
@@ -133,8 +134,10 @@ static int try_once(struct split *s, struct sluice_comm **out)
         sl_child_drop(child);
         return err;
     }
-    if (child != NULL)
+    if (child != NULL) {
+        sl_comm_set_coding(child, s->parent->coding);
         sl_child_start(child);
+    }
     *out = child;
     return 0;
 }

@@ -5,6 +5,7 @@
 
 #include <sluice/buffer.h>
 #include <sluice/comm.h>
+#include <sluice/compress.h>
 #include <sluice/error.h>
 #include <sluice/operation.h>
 #include <sluice/paths.h>

@@ -69,7 +69,7 @@ tap_case multipath_includes_only_core_and_gdr arrows multipath core gdr
 tap_case multipath_knows_no_lane_by_name no_lane_by_name
 tap_case verbs_include_only_core_gdr_and_multipath arrows verbs core gdr multipath
 tap_case collectives_see_transports_only_through_core arrows collectives core schedules kernels
-tap_case lib_includes_only_core_launch_collectives_and_backends arrows lib core gdr schedules kernels collectives launch tcp shm
+tap_case lib_includes_only_core_launch_collectives_codecs_and_backends arrows lib core gdr schedules kernels compress collectives launch tcp shm
 tap_case ebpf_includes_only_core arrows ebpf core
 tap_case monitor_includes_only_core_and_ebpf arrows monitor core ebpf
 tap_case tools_include_only_lib_core_and_what_they_drive arrows tools core lib schedules kernels collectives launch monitor compress

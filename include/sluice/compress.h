@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Compression: collectives that send fewer bytes than their elements have, by a codec.
+ *
+ * Nothing is compressed unless asked for: by sluice_comm_set_compression(), by
+ * sluice_operation_set_compression(), or by SLUICE_COMPRESS, which sets it for every communicator
+ * as it is made. A codec that is lossy changes results; on every rank they are the same bits.
+ *
+ * The text names a codec and its parameters, "bq8" or "bq4:stochastic=on,min=1M,feedback=on":
+ *
+ * - min=BYTES       calls whose larger buffer has less are sent as they are; 64k where it is not
+ *                   said. 1M, 512k and so on.
+ * - feedback=on     error feedback: what the codec loses of an element is added to it the next
+ *                   time. For persistent operations, which alone know what comes again; in
+ *                   other calls nothing is kept.
+ * - measure=on      decodes what was encoded, for the error in the report. Costs time.
+ * - the codec's own sluice-compress(1) lists them.
+ *
+ * Compressed are allreduce and reduce_scatter with SLUICE_SUM or SLUICE_AVG, all_gather, broadcast
+ * and all_to_all, of SLUICE_F32, SLUICE_BF16 or SLUICE_F16; all other calls go as they are. Sums
+ * are taken in f32 and in the order of ranks, of encodings of all ranks' elements, this rank's too.
+ * Compressed calls have algorithms of their own, whatever SLUICE_ALGO says.
+ */
+#ifndef SLUICE_COMPRESS_H
+#define SLUICE_COMPRESS_H
+
+#include <sluice/comm.h>
+#include <sluice/operation.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Have the calls on comm, and the operations that are made on it, compressed from now on. NULL or
+ * "": not. A communicator that is split off later starts with the same.
+ *
+ * Order   Local: nobody is waited for. All ranks set the same between the same two calls; where
+ *         they do not, the next call ends with -EPROTO, which names ranks and codecs, before
+ *         anything of it is in out. What is under way, and operations that are there, stay as they
+ *         are.
+ * Errors  -EINVAL, with the choices there are; -ENOMEM. The setting is then what it was.
+ */
+SLUICE_API int sluice_comm_set_compression(struct sluice_comm *comm, const char *text);
+
+/**
+ * The same for the starts of one operation, whatever its communicator's setting is. Residuals and
+ * the request of earlier starts are gone with it.
+ *
+ * Errors  also -EINVAL: the operation is under way.
+ */
+SLUICE_API int sluice_operation_set_compression(struct sluice_operation *operation,
+                                                const char *text);
+
+/** What compression came to, on this rank. Later versions may give reserved fields a meaning. */
+struct sluice_compression_report {
+    uint64_t calls;      /**< compressed ones that have ended well */
+    uint64_t raw_bytes;  /**< that the elements have which this rank sent in them */
+    uint64_t wire_bytes; /**< that it sent in their place */
+    double error; /**< what encodings lack of their elements, in mean squares over the mean square
+                       of the elements; negative: it is not measured (measure=on) */
+    uint64_t reserved[4]; /**< 0 */
+};
+
+/**
+ * Of the calls on comm since its compression was set, and of the operations that have taken this
+ * setting; those of communicators that were split from it count, too. All 0 where nothing is set.
+ */
+SLUICE_API int sluice_comm_compression_report(struct sluice_comm *comm,
+                                              struct sluice_compression_report *out);
+
+/**
+ * What an operation keeps from start to start (residuals, how often it was started), as bytes for a
+ * checkpoint.
+ *
+ * Shapes  *size bytes of room at out, and then how many there are. out NULL: only the size.
+ * Errors  -EINVAL: it keeps nothing, is under way, or there is too little room.
+ */
+SLUICE_API int sluice_operation_save(struct sluice_operation *operation, void *out, size_t *size);
+
+/**
+ * Go on from what sluice_operation_save() gave of an operation with the same codec, count and
+ * place: bit for bit as if it had not been interrupted. Of another number of ranks the part of this
+ * rank's own elements is taken, and that of sums starts anew.
+ *
+ * Errors  -EINVAL: of another operation, or this one keeps nothing or is under way; -EBADMSG: no
+ *         such bytes.
+ */
+SLUICE_API int sluice_operation_load(struct sluice_operation *operation, const void *in,
+                                     size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Codecs as the engine takes them. */
+#ifndef SL_LIB_COMPRESS_H
+#define SL_LIB_COMPRESS_H
+
+#include "collectives/code.h"
+
+/* Of a setting such as "bq8:min=1M"; NULL or "": *out is NULL. The caller is its first user.
+ * -EINVAL with a sentence; -ENOMEM. */
+int sl_compression_create(const char *text, struct sl_coding **out);
+
+/* A codec by the number that marks have; NULL: there is none. */
+const char *sl_compression_name(uint32_t number);
+
+/* Logs what compression came to. */
+void sl_compression_log(const struct sluice_comm *comm);
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compressed collectives, one tile after the other. */
+#include "tests/sim/coded_reference.h"
+
+#include "compress/elements.h"
+#include "core/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROOM (1 << 16) /* bytes of an encoded tile, at most */
+
+static uint64_t in_count(const struct coded_reference *ref)
+{
+    bool blocks = ref->coll == SL_REDUCE_SCATTER || ref->coll == SL_ALL_TO_ALL;
+
+    return ref->count * (blocks ? ref->ranks : 1);
+}
+
+void coded_reference_init(struct coded_reference *ref)
+{
+    if (!ref->feedback)
+        return;
+    ref->residuals = calloc(ref->ranks, sizeof(*ref->residuals));
+    ref->owners = calloc(ref->count + SL_TILE, sizeof(*ref->owners));
+    for (uint32_t r = 0; r < ref->ranks; r++)
+        ref->residuals[r] = calloc(in_count(ref) + SL_TILE, sizeof(float));
+}
+
+void coded_reference_fini(struct coded_reference *ref)
+{
+    for (uint32_t r = 0; ref->residuals != NULL && r < ref->ranks; r++)
+        free(ref->residuals[r]);
+    free(ref->residuals);
+    free(ref->owners);
+}
+
+static size_t esize(const struct coded_reference *ref)
+{
+    return ref->spec.dtype == SLUICE_F32 ? 4 : 2;
+}
+
+/* n elements of dtype through the codec, to floats. residual may be NULL. */
+static void through(const struct coded_reference *ref, unsigned dtype, const struct sl_codec_at *at,
+                    const void *in, size_t n, float *residual, float *out)
+{
+    static _Alignas(64) unsigned char wire[ROOM];
+    const struct sl_codec *codec = sl_codec_by_id(ref->spec.id);
+    struct sl_codec_spec spec = ref->spec;
+    uint16_t halves[SL_TILE];
+    size_t len;
+
+    spec.dtype = (uint8_t)dtype;
+    sl_assert(n <= SL_TILE && codec->size(&spec, n) <= ROOM);
+    len = residual != NULL ? sl_codec_encode_feedback(&spec, at, in, residual, n, wire)
+                           : codec->encode(&spec, at, in, n, wire);
+    if ((codec->flags & SL_CODEC_LOSSLESS) != 0 && dtype != SLUICE_F32) {
+        sl_assert(codec->decode(&spec, at, wire, len, n, halves) == 0);
+        sl_elements_widen(dtype, halves, n, out);
+        return;
+    }
+    spec.dtype = SLUICE_F32;
+    sl_assert(codec->decode(&spec, at, wire, len, n, out) == 0);
+}
+
+/* One tile: of element `first` in the rank's in, in tile number `tile` of its stream. */
+static void given(const struct coded_reference *ref, uint32_t rank, uint32_t turn, uint64_t tile,
+                  const void *in, uint64_t first, size_t n, float *out)
+{
+    struct sl_codec_at at = {.first = tile * SL_TILE, .stream = rank, .step = turn};
+    float *residual =
+        ref->feedback && ref->coll != SL_ALL_TO_ALL ? ref->residuals[rank] + first : NULL;
+
+    through(ref, ref->spec.dtype, &at, (const char *)in + first * esize(ref), n, residual, out);
+}
+
+static void summed(const struct coded_reference *ref, uint32_t turn, uint64_t tile,
+                   const void *const *ins, uint64_t first, size_t n, float *sum)
+{
+    float part[SL_TILE], factor = 1.0f / (float)ref->ranks;
+
+    for (uint32_t r = 0; r < ref->ranks; r++) {
+        given(ref, r, turn, tile, ins[r], first, n, r == 0 ? sum : part);
+        for (size_t i = 0; r > 0 && i < n; i++)
+            sum[i] += part[i];
+    }
+    for (size_t i = 0; ref->op == SLUICE_AVG && i < n; i++)
+        sum[i] *= factor;
+}
+
+static void put(const struct coded_reference *ref, const float *from, size_t n, void *out,
+                uint64_t at)
+{
+    sl_elements_narrow(ref->spec.dtype, from, n, (char *)out + at * esize(ref));
+}
+
+/* An owner has whole tiles. */
+static void allreduce(const struct coded_reference *ref, uint32_t turn, const void *const *ins,
+                      void *const *outs)
+{
+    uint64_t tiles = (ref->count + SL_TILE - 1) / SL_TILE;
+    uint64_t shard = ((ref->count + ref->ranks - 1) / ref->ranks + SL_TILE - 1) / SL_TILE;
+    float sum[SL_TILE], coded[SL_TILE];
+
+    for (uint64_t t = 0; t < tiles; t++) {
+        uint64_t first = t * SL_TILE;
+        size_t n = ref->count - first < SL_TILE ? ref->count - first : SL_TILE;
+        struct sl_codec_at at = {
+            .first = first, .stream = ref->ranks + (uint32_t)(t / shard), .step = turn};
+
+        summed(ref, turn, t, ins, first, n, sum);
+        through(ref, SLUICE_F32, &at, sum, n, ref->feedback ? ref->owners + first : NULL, coded);
+        for (uint32_t r = 0; r < ref->ranks; r++)
+            put(ref, coded, n, outs[r], first);
+    }
+}
+
+/* Every other: block `from` of a rank's in to the block `to` of a rank's out. */
+static void blocks(const struct coded_reference *ref, uint32_t turn, const void *const *ins,
+                   void *const *outs)
+{
+    uint64_t tiles = (ref->count + SL_TILE - 1) / SL_TILE;
+    bool all = ref->coll == SL_ALL_TO_ALL, sums = ref->coll == SL_REDUCE_SCATTER;
+    float coded[SL_TILE];
+
+    for (uint32_t r = 0; r < ref->ranks; r++) {
+        for (uint64_t t = 0; t < ref->ranks * tiles; t++) {
+            uint32_t block = (uint32_t)(t / tiles);
+            uint64_t off = t % tiles * SL_TILE, first = block * ref->count + off;
+            size_t n = ref->count - off < SL_TILE ? ref->count - off : SL_TILE;
+
+            if (sums && r == 0) { /* of all ranks, for the owner of the block */
+                summed(ref, turn, t, ins, first, n, coded);
+                put(ref, coded, n, outs[block], off);
+            } else if (all && block == r) { /* stays as it is */
+                memcpy((char *)outs[r] + first * esize(ref),
+                       (const char *)ins[r] + first * esize(ref), n * esize(ref));
+            } else if (all) {
+                given(ref, r, turn, t, ins[r], first, n, coded);
+                put(ref, coded, n, outs[block], r * ref->count + off);
+            }
+        }
+    }
+}
+
+/* all_gather: every rank's block; broadcast: the root's. */
+static void spread(const struct coded_reference *ref, uint32_t turn, const void *const *ins,
+                   void *const *outs)
+{
+    bool gather = ref->coll == SL_ALL_GATHER;
+    float coded[SL_TILE];
+
+    for (uint32_t r = gather ? 0 : ref->root; r < (gather ? ref->ranks : ref->root + 1); r++) {
+        for (uint64_t off = 0; off < ref->count; off += SL_TILE) {
+            size_t n = ref->count - off < SL_TILE ? ref->count - off : SL_TILE;
+
+            given(ref, r, turn, off / SL_TILE, ins[r], off, n, coded);
+            for (uint32_t to = 0; to < ref->ranks; to++)
+                put(ref, coded, n, outs[to], off + (gather ? r * ref->count : 0));
+        }
+    }
+}
+
+void coded_reference_run(struct coded_reference *ref, uint32_t turn, const void *const *ins,
+                         void *const *outs)
+{
+    switch (ref->coll) {
+    case SL_ALLREDUCE: allreduce(ref, turn, ins, outs); break;
+    case SL_ALL_GATHER:
+    case SL_BROADCAST: spread(ref, turn, ins, outs); break;
+    default: blocks(ref, turn, ins, outs);
+    }
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice/compress.h over the real transport that the argument names: ranks are threads. */
+#include "crew.h"
+
+#include "collectives/code.h"
+#include "core/err.h"
+#include "core/registry.h"
+
+#include <sluice/compress.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define RANKS 3
+#define N 100003
+#define ROUNDS 6
+
+static const char *transport;
+
+struct rank {
+    float in[N], out[N], other[N];
+    uint32_t words[N], word_sums[N];
+};
+
+static struct rank *rank_new(int number)
+{
+    struct rank *r = calloc(1, sizeof(*r));
+
+    sl_assert(r != NULL);
+    for (int i = 0; i < N; i++) {
+        r->in[i] = (float)((i * 7919 + number * 104729) % 2003 - 1001) / 333.0f;
+        r->words[i] = (uint32_t)(i + number);
+    }
+    return r;
+}
+
+static void run(crew_body *what)
+{
+    const struct sl_transport_ops *ops = sl_transport_find(transport, strlen(transport));
+    struct crew crew = {.ranks = RANKS, .settings = "", .ops = {ops, ops, ops}};
+
+    RUN_CREW(&crew, what);
+}
+
+static double exact(int i)
+{
+    double sum = 0;
+
+    for (int rank = 0; rank < RANKS; rank++)
+        sum += (double)((float)((i * 7919 + rank * 104729) % 2003 - 1001) / 333.0f);
+    return sum;
+}
+
+/* Mean square error over the mean square. */
+static double error_of(const float *out, double factor)
+{
+    double power = 0, error = 0;
+
+    for (int i = 0; i < N; i++) {
+        double want = exact(i) * factor;
+
+        power += want * want;
+        error += (out[i] - want) * (out[i] - want);
+    }
+    return error / power;
+}
+
+/* All ranks have the bits of rank 0. */
+static bool alike(struct sluice_comm *comm, const void *out, size_t len)
+{
+    unsigned char *first = malloc(len);
+    int32_t differs, most = 1;
+
+    memcpy(first, out, len);
+    if (sluice_broadcast(comm, first, first, len, SLUICE_U8, 0, NULL) == 0) {
+        differs = memcmp(first, out, len) != 0;
+        if (sluice_allreduce(comm, &differs, &most, 1, SLUICE_I32, SLUICE_MAX, NULL) != 0)
+            most = 1;
+    }
+    free(first);
+    return most == 0;
+}
+
+static void texts(struct sluice_comm *comm, int rank)
+{
+    const struct {
+        const char *text, *says;
+    } bad[] = {
+        {"zip", "there is no codec \"zip\": the choices are"},
+        {"bq8:k=3", "codec bq8 has no k"},
+        {"bq8:speed=3", "\"speed\" is no parameter of codec bq8"},
+        {"bq8:feedback=maybe", "feedback=maybe: the choices are on, off"},
+        {"bq8:measure=1", "measure=1: the choices are on, off"},
+        {"bq8:min=x", ""},
+        {"bq8:dtype=bf16", "the type of elements is that of each call"},
+    };
+    struct sluice_compression_report report;
+    char longest[400];
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++) {
+        CREW_EXPECT(sluice_comm_set_compression(comm, bad[i].text) == -EINVAL);
+        CREW_EXPECT(strstr(sluice_last_error(), bad[i].says) != NULL);
+        CREW_EXPECT(comm->coding == NULL);
+    }
+    memset(longest, 'x', sizeof(longest));
+    longest[sizeof(longest) - 1] = '\0';
+    CREW_EXPECT(sluice_comm_set_compression(comm, longest) == -EINVAL);
+    CREW_EXPECT(sluice_comm_set_compression(NULL, "bq8") == -EINVAL);
+    CREW_EXPECT(sluice_operation_set_compression(NULL, "bq8") == -EINVAL);
+    CREW_EXPECT(sluice_comm_compression_report(comm, NULL) == -EINVAL);
+    CREW_EXPECT(sluice_comm_compression_report(comm, &report) == 0);
+    CREW_EXPECT(report.calls == 0 && report.raw_bytes == 0 && report.error < 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:min=1M,stochastic=on,seed=5") == 0);
+    CREW_EXPECT(comm->coding->min_bytes == 1 << 20);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "zip") == -EINVAL && comm->coding != NULL);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "") == 0 && comm->coding == NULL);
+    CREW_EXPECT(sluice_comm_set_compression(comm, NULL) == 0);
+}
+
+static void a_text_that_is_wrong_is_named_and_changes_nothing(void **state)
+{
+    (void)state;
+    run(texts);
+}
+
+/* Those that are not for a codec have the results that they had. */
+static bool others_are_exact(struct sluice_comm *comm, struct rank *r)
+{
+    struct sluice_compression_report before, after;
+    bool right = sluice_comm_compression_report(comm, &before) == 0;
+
+    right = right &&
+            sluice_allreduce(comm, r->words, r->word_sums, N, SLUICE_U32, SLUICE_SUM, NULL) == 0;
+    for (int i = 0; i < N; i++)
+        right = right && r->word_sums[i] == (uint32_t)(RANKS * i + 3);
+    right = right &&
+            sluice_allreduce(comm, r->in, r->other, N, SLUICE_F32, SLUICE_MAX, NULL) == 0 &&
+            sluice_allreduce(comm, r->in, r->other, 100, SLUICE_F32, SLUICE_SUM, NULL) == 0 &&
+            sluice_reduce(comm, r->in, r->other, N, SLUICE_F32, SLUICE_SUM, 0, NULL) == 0 &&
+            sluice_barrier(comm, NULL) == 0;
+    right = right && sluice_comm_compression_report(comm, &after) == 0;
+    return right && after.calls == before.calls;
+}
+
+static void calls(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+    struct sluice_compression_report report;
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:measure=on") == 0);
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
+    CREW_EXPECT(error_of(r->out, 1) > 1e-7 && error_of(r->out, 1) < 1e-4);
+    CREW_EXPECT(alike(comm, r->out, sizeof(r->out)));
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_AVG, NULL) == 0);
+    CREW_EXPECT(error_of(r->out, 1.0 / RANKS) < 1e-4);
+    CREW_EXPECT(sluice_comm_compression_report(comm, &report) == 0);
+    CREW_EXPECT(report.calls == 2);
+    CREW_EXPECT(report.raw_bytes > 2 * sizeof(r->in) && report.raw_bytes < 3 * sizeof(r->in));
+    CREW_EXPECT((double)report.wire_bytes / (double)report.raw_bytes < 8.2 / 32);
+    CREW_EXPECT(report.error > 1e-7 && report.error < 1e-4);
+    CREW_EXPECT(others_are_exact(comm, r));
+
+    /* Off again: a call of the same shape is exact. */
+    CREW_EXPECT(sluice_comm_set_compression(comm, NULL) == 0);
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
+    CREW_EXPECT(error_of(r->out, 1) < 1e-13);
+    free(r);
+}
+
+static void calls_that_a_codec_is_for_send_fewer_bytes(void **state)
+{
+    (void)state;
+    run(calls);
+}
+
+/* Nonblocking, many at once, and a setting that changes while they are under way. */
+static void in_flight(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+    struct sluice_req *reqs[3];
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8") == 0);
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &reqs[0]) == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "sign") == 0);
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->other, N, SLUICE_F32, SLUICE_SUM, &reqs[1]) == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, NULL) == 0);
+    CREW_EXPECT(
+        sluice_allreduce(comm, r->words, r->word_sums, N, SLUICE_U32, SLUICE_SUM, &reqs[2]) == 0);
+    for (int i = 0; i < 3; i++) {
+        CREW_EXPECT(sluice_wait(reqs[i]) == 0);
+        sluice_req_free(reqs[i]);
+    }
+    CREW_EXPECT(error_of(r->out, 1) < 1e-4);
+    CREW_EXPECT(error_of(r->other, 1) > 0.1);
+    CREW_EXPECT(alike(comm, r->out, sizeof(r->out)) && alike(comm, r->other, sizeof(r->other)));
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq4") == 0);
+    CREW_EXPECT(sluice_group_start() == 0);
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->other, N, SLUICE_F32, SLUICE_AVG, NULL) == 0);
+    CREW_EXPECT(sluice_group_end() == 0);
+    CREW_EXPECT(error_of(r->out, 1) < 0.1 && error_of(r->other, 1.0 / RANKS) < 0.1);
+    free(r);
+}
+
+static void calls_under_way_keep_the_codec_that_they_began_with(void **state)
+{
+    (void)state;
+    run(in_flight);
+}
+
+static void mismatch(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, rank == 1 ? "bq8:stochastic=on" : "bq8") == 0);
+    int err = sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL);
+
+    CREW_EXPECT(err == -EPROTO);
+    CREW_EXPECT(strstr(sluice_last_error(), "ranks disagree on collective number 1") != NULL);
+    CREW_EXPECT(strstr(sluice_last_error(),
+                       "rank 1 called allreduce(100003 f32 sum) by codec bq8, parameters") != NULL);
+    for (int i = 0; i < N; i++)
+        CREW_EXPECT(r->out[i] == 0);
+    free(r);
+}
+
+static void ranks_with_other_parameters_are_named_before_anything_is_written(void **state)
+{
+    (void)state;
+    run(mismatch);
+}
+
+/* ---- persistent operations ---- */
+
+static int start(struct sluice_operation *operation, struct rank *r, int round)
+{
+    for (int i = 0; i < N; i++)
+        r->in[i] = (float)((i * 31 + round * 7) % 199 - 99) / 50.0f;
+    return sluice_start(operation, NULL);
+}
+
+static void kept(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+    struct sluice_operation *once, *again;
+    static float outs[RANKS][ROUNDS][N];
+    size_t size = 0;
+    void *bytes;
+
+    /* What the codec loses comes the next time: the same elements again have the exact mean. */
+    CREW_EXPECT(sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &once) == 0);
+    CREW_EXPECT(sluice_operation_save(once, NULL, &size) == -EINVAL);
+    CREW_EXPECT(strstr(sluice_last_error(), "keeps nothing") != NULL);
+    CREW_EXPECT(sluice_operation_set_compression(once, "bq4:feedback=on,stochastic=on") == 0);
+    CREW_EXPECT(comm->coding == NULL);
+    CREW_EXPECT(sluice_operation_save(once, NULL, &size) == 0 && size > N * sizeof(float));
+    bytes = malloc(size);
+    for (int round = 0; round < ROUNDS; round++) {
+        if (round == 3)
+            CREW_EXPECT(sluice_operation_save(once, bytes, &size) == 0);
+        CREW_EXPECT(start(once, r, round) == 0);
+        memcpy(outs[rank][round], r->out, sizeof(r->out));
+        CREW_EXPECT(alike(comm, r->out, sizeof(r->out)));
+    }
+
+    /* Another one that goes on from there has the same bits. */
+    CREW_EXPECT(sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &again) == 0);
+    CREW_EXPECT(sluice_operation_set_compression(again, "bq4:feedback=on") == 0);
+    CREW_EXPECT(sluice_operation_load(again, bytes, size) == -EINVAL); /* of another codec */
+    CREW_EXPECT(sluice_operation_set_compression(again, "bq4:feedback=on,stochastic=on") == 0);
+    CREW_EXPECT(sluice_operation_load(again, bytes, size - 1) == -EBADMSG);
+    CREW_EXPECT(sluice_operation_load(again, bytes, size) == 0);
+    for (int round = 3; round < ROUNDS; round++) {
+        CREW_EXPECT(start(again, r, round) == 0);
+        CREW_EXPECT(memcmp(outs[rank][round], r->out, sizeof(r->out)) == 0);
+    }
+    size--;
+    CREW_EXPECT(sluice_operation_save(again, bytes, &size) == -EINVAL);
+    free(bytes);
+    sluice_operation_free(once);
+    sluice_operation_free(again);
+    free(r);
+}
+
+static void what_an_operation_keeps_can_be_saved_and_loaded(void **state)
+{
+    (void)state;
+    run(kept);
+}
+
+static void feedback(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+    double(*means)[N] = calloc(2, sizeof(*means));
+    struct sluice_operation *operations[2];
+    struct sluice_req *req;
+    double errors[2];
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq2:feedback=on") == 0);
+    CREW_EXPECT(
+        sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &operations[0]) == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq2") == 0);
+    CREW_EXPECT(
+        sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &operations[1]) == 0);
+    for (int o = 0; o < 2; o++) {
+        for (int round = 0; round < 20; round++) {
+            CREW_EXPECT(sluice_start(operations[o], NULL) == 0);
+            for (int i = 0; i < N; i++)
+                means[o][i] += r->out[i] / 20;
+        }
+        for (int i = 0; i < N; i++)
+            r->other[i] = (float)means[o][i];
+        errors[o] = error_of(r->other, 1);
+    }
+    CREW_EXPECT(errors[0] < errors[1] / 20);
+    CREW_EXPECT(sluice_start(operations[0], &req) == 0);
+    if (sluice_test(req) == 0)
+        CREW_EXPECT(sluice_operation_set_compression(operations[0], NULL) == -EINVAL);
+    CREW_EXPECT(sluice_wait(req) == 0);
+    CREW_EXPECT(sluice_operation_set_compression(operations[0], NULL) == 0);
+    CREW_EXPECT(sluice_start(operations[0], NULL) == 0 && error_of(r->out, 1) < 1e-13);
+    sluice_operation_free(operations[0]);
+    sluice_operation_free(operations[1]);
+    free(means);
+    free(r);
+}
+
+static void error_feedback_makes_up_for_what_was_lost(void **state)
+{
+    (void)state;
+    run(feedback);
+}
+
+static void splits(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+    struct sluice_compression_report report;
+    struct sluice_comm *child;
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8") == 0);
+    CREW_EXPECT(sluice_comm_split(comm, 0, -rank, &child) == 0);
+    CREW_EXPECT(sluice_allreduce(child, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
+    CREW_EXPECT(error_of(r->out, 1) > 1e-7 && error_of(r->out, 1) < 1e-4);
+    CREW_EXPECT(sluice_comm_compression_report(comm, &report) == 0 && report.calls == 1);
+    CREW_EXPECT(sluice_comm_set_compression(child, NULL) == 0);
+    CREW_EXPECT(sluice_comm_compression_report(child, &report) == 0 && report.calls == 0);
+    CREW_EXPECT(sluice_allreduce(child, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
+    CREW_EXPECT(error_of(r->out, 1) < 1e-13);
+    sluice_comm_destroy(child);
+    free(r);
+}
+
+static void a_split_starts_with_the_setting_of_its_parent(void **state)
+{
+    (void)state;
+    run(splits);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_text_that_is_wrong_is_named_and_changes_nothing),
+        cmocka_unit_test(calls_that_a_codec_is_for_send_fewer_bytes),
+        cmocka_unit_test(calls_under_way_keep_the_codec_that_they_began_with),
+        cmocka_unit_test(ranks_with_other_parameters_are_named_before_anything_is_written),
+        cmocka_unit_test(what_an_operation_keeps_can_be_saved_and_loaded),
+        cmocka_unit_test(error_feedback_makes_up_for_what_was_lost),
+        cmocka_unit_test(a_split_starts_with_the_setting_of_its_parent),
+    };
+
+    transport = argc > 1 ? argv[1] : "shm";
+    return cmocka_run_group_tests_name("compress", tests, NULL, NULL);
+}
