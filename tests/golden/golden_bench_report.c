@@ -21,7 +21,7 @@ static void print_run(FILE *out, bool stats)
     sb_report_head(out, &sample.results.facts, &sample.options);
     for (int i = 0; i < SAMPLE_ROWS; i++) {
         if (i == 0 || sample.rows[i].coll != sample.rows[i - 1].coll)
-            sb_report_table_head(out, sample.rows[i].coll, &sample.options);
+            sb_report_table_head(out, &sample.rows[i], &sample.options);
         sb_report_row(out, &sample.rows[i], &sample.options, 1700000000);
     }
     if (stats) {
@@ -39,6 +39,19 @@ static void print_run(FILE *out, bool stats)
         sample.results.error = "rank 1 is gone";
     }
     sb_report_tail(out, &sample.results);
+}
+
+static void print_codec(FILE *out)
+{
+    struct sb_options options;
+    struct sample sample;
+
+    sb_options_init(&options);
+    sample_init(&sample, &options);
+    sample_codec(&sample);
+    sb_report_table_head(out, &sample.rows[0], &sample.options);
+    for (int i = 0; i < 2; i++)
+        sb_report_row(out, &sample.rows[i], &sample.options, 1700000000);
 }
 
 static char *read_all(const char *path)
@@ -81,6 +94,7 @@ int main(int argc, char **argv)
         return 2;
     print_run(out, false);
     print_run(out, true);
+    print_codec(out);
     fclose(out);
     if (argc > 2 && strcmp(argv[2], "--write") == 0) {
         out = fopen(argv[1], "w");

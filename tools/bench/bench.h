@@ -30,6 +30,9 @@ enum sb_average { SB_RANK0, SB_MEAN, SB_MIN, SB_MAX };
 
 enum sb_mode { SB_RUN, SB_HELP, SB_VERSION, SB_LIST, SB_EXPLAIN, SB_SCHEDULE, SB_STATUS };
 
+#define SB_CODECS_MAX 16
+#define SB_CODEC_TEXT 96
+
 struct sb_options {
     enum sb_mode mode;
     int ranks;                   /* started here; 0: the launcher started them */
@@ -50,6 +53,9 @@ struct sb_options {
     double timeout_s;                      /* 0: the library's */
     const char *transport, *algo, *kernel; /* NULL: environment */
     const char *json, *csv, *plot;         /* NULL: none */
+    /* compared with each other; 0: as the environment has it. "raw": none */
+    char codecs[SB_CODECS_MAX][SB_CODEC_TEXT];
+    int codec_count;
     int status_pid;
 };
 
@@ -67,6 +73,9 @@ struct sb_cell {
     double p50_s, p99_s; /* the same; 0 when single operations were not timed */
     double algbw, busbw; /* GB/s; no number where nothing was done: one rank, in place */
     int64_t wrong;       /* elements on all ranks; -1: not checked */
+    double wire_bytes;   /* that a rank sent in an operation, encoded; 0: it was not */
+    double wire_ratio;   /* to the bytes of what was encoded */
+    double error; /* of results: mean square over that of the exact ones; -1: not looked at */
     uint64_t iters;
     struct sb_stat *ranks; /* [size], owned by the row's results */
 };
@@ -74,8 +83,9 @@ struct sb_cell {
 struct sb_row {
     enum sb_coll_id coll;
     enum sluice_dtype dtype;
-    int op;   /* -1: none */
-    int root; /* -1: none */
+    int op;            /* -1: none */
+    int root;          /* -1: none */
+    const char *codec; /* NULL: not asked for */
     uint64_t bytes, count;
     struct sb_cell cell[2]; /* out-of-place, in-place */
 };

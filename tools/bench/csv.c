@@ -7,6 +7,20 @@
 #include <inttypes.h>
 #include <math.h>
 
+/* Only where codecs were asked for: what reads the lines counts columns. */
+static void write_codec(FILE *out, const struct sb_row *row, const struct sb_cell *cell)
+{
+    fprintf(out, ",\"%s\",", row->codec);
+    if (cell->wire_bytes > 0)
+        fprintf(out, "%.0f,%.6f", cell->wire_bytes, cell->wire_ratio);
+    else
+        fputc(',', out);
+    if (cell->error >= 0)
+        fprintf(out, ",%.6e", cell->error);
+    else
+        fputc(',', out);
+}
+
 static void write_cell(FILE *out, const struct sb_row *row, const struct sb_facts *facts, int place)
 {
     const struct sb_cell *cell = &row->cell[place];
@@ -28,6 +42,8 @@ static void write_cell(FILE *out, const struct sb_row *row, const struct sb_fact
         fprintf(out, ",,");
     if (cell->wrong >= 0)
         fprintf(out, "%" PRId64, cell->wrong);
+    if (row->codec != NULL)
+        write_codec(out, row, cell);
     fputc('\n', out);
 }
 
@@ -38,8 +54,10 @@ int sb_csv_write(const char *path, const struct sb_results *results)
 
     if (err != 0)
         return err;
-    fprintf(out, "collective,ranks,size_bytes,count,type,redop,root,placement,iters,time_us,p50_us,"
-                 "p99_us,algbw_GBps,busbw_GBps,wrong\n");
+    fprintf(out,
+            "collective,ranks,size_bytes,count,type,redop,root,placement,iters,time_us,p50_us,"
+            "p99_us,algbw_GBps,busbw_GBps,wrong%s\n",
+            results->options->codec_count > 0 ? ",codec,wire_bytes,wire_ratio,error" : "");
     for (size_t i = 0; i < results->row_count; i++)
         for (int place = 0; place < 2; place++)
             write_cell(out, &results->rows[i], &results->facts, place);

@@ -40,7 +40,7 @@ static struct json_object *stat_object(const struct sb_stat *stat)
     return o;
 }
 
-static struct json_object *cell_object(const struct sb_cell *cell, int ranks)
+static struct json_object *cell_object(const struct sb_cell *cell, int ranks, bool coded)
 {
     struct json_object *o, *list;
 
@@ -52,6 +52,11 @@ static struct json_object *cell_object(const struct sb_cell *cell, int ranks)
     add_number(o, "busbw_GBps", cell->busbw);
     json_object_object_add(o, "wrong", cell->wrong < 0 ? NULL : json_object_new_int64(cell->wrong));
     add_int(o, "iters", (int64_t)cell->iters);
+    if (coded) {
+        add_number(o, "wire_bytes", cell->wire_bytes > 0 ? cell->wire_bytes : NAN);
+        add_number(o, "wire_ratio", cell->wire_bytes > 0 ? cell->wire_ratio : NAN);
+        add_number(o, "error", cell->error >= 0 ? cell->error : NAN);
+    }
     list = json_object_new_array();
     for (int rank = 0; cell->ranks != NULL && rank < ranks; rank++)
         json_object_array_add(list, stat_object(&cell->ranks[rank]));
@@ -68,9 +73,12 @@ static struct json_object *row_object(const struct sb_row *row, int ranks)
     add_int(o, "count", (int64_t)row->count);
     add_text(o, "type", sb_colls[row->coll].sized ? sluice_dtype_name(row->dtype) : NULL);
     add_text(o, "redop", row->op >= 0 ? sluice_op_name((enum sluice_op)row->op) : NULL);
+    if (row->codec != NULL)
+        add_text(o, "codec", row->codec);
     json_object_object_add(o, "root", row->root >= 0 ? json_object_new_int(row->root) : NULL);
-    json_object_object_add(o, "out_of_place", cell_object(&row->cell[0], ranks));
-    json_object_object_add(o, "in_place", cell_object(&row->cell[1], ranks));
+    json_object_object_add(o, "out_of_place",
+                           cell_object(&row->cell[0], ranks, row->codec != NULL));
+    json_object_object_add(o, "in_place", cell_object(&row->cell[1], ranks, row->codec != NULL));
     return o;
 }
 

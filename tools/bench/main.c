@@ -21,6 +21,7 @@
 #include "paths.h"
 #include "report.h"
 #include "sweep.h"
+#include "lib/compress.h"
 #include "lib/start.h"
 #include "tools/bench/config.h"
 
@@ -130,6 +131,27 @@ static int refuse_two_launchers(const struct sl_config *config)
                    "-n starts ranks, but %s has already started this process as one of several: "
                    "leave -n away, or set SLUICE_LAUNCHER=none",
                    sl_launcher_name(who.launcher));
+}
+
+/* What programs are told by the environment is shown as if it had been asked for. */
+static void take_codec(const struct sl_config *config, struct sb_options *o)
+{
+    if (o->codec_count == 0 && config->compress[0] != '\0' &&
+        strlen(config->compress) < SB_CODEC_TEXT)
+        snprintf(o->codecs[o->codec_count++], SB_CODEC_TEXT, "%s", config->compress);
+}
+
+static int check_codecs(const struct sb_options *o)
+{
+    int err = 0;
+
+    for (int i = 0; i < o->codec_count && err == 0; i++) {
+        struct sl_coding *coding;
+
+        err = sl_compression_create(o->codecs[i], &coding);
+        sl_coding_put(coding);
+    }
+    return err;
 }
 
 /* What every rank would refuse alike: said once, before there are several. */
@@ -269,7 +291,7 @@ static int pretend_hosts(const struct sb_options *o, const char *rank)
                : sl_fail(-ENOMEM, "no memory for the variables of rank %s", rank);
 }
 
-static int start(const struct sb_options *o)
+static int start(struct sb_options *o)
 {
     struct sl_config config;
     int err, status = 0;
@@ -277,6 +299,9 @@ static int start(const struct sb_options *o)
     export_options(o);
     if (sl_config_register(&sl_bench_section) != 0 || sl_start(&config, environ) != 0 ||
         sl_log_configure(config.log) != 0)
+        return complain(-1), EXIT_USAGE;
+    take_codec(&config, o);
+    if (check_codecs(o) != 0)
         return complain(-1), EXIT_USAGE;
     if (o->mode == SB_LIST)
         return sb_list(stdout, &config, o->json) != 0 ? complain(-1) : 0;

@@ -30,6 +30,7 @@ enum {
     OPT_COMPUTE,
     OPT_TOUCH,
     OPT_HOSTS,
+    OPT_COMPRESS,
 };
 
 static const struct option long_options[] = {
@@ -74,6 +75,7 @@ static const struct option long_options[] = {
     {"status", required_argument, NULL, OPT_STATUS},
     {"algo", required_argument, NULL, OPT_ALGO},
     {"kernel", required_argument, NULL, OPT_KERNEL},
+    {"compress", required_argument, NULL, OPT_COMPRESS},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -246,6 +248,35 @@ static int parse_alloc(const char *text, bool *out)
     return 0;
 }
 
+/* "bq8,bq4:seed=7,min=0,sign" is three: what has a value and no colon before it goes on with the
+ * parameters of the codec before it. */
+static int parse_codecs(const char *text, struct sb_options *o)
+{
+    o->codec_count = 0;
+    while (*text != '\0') {
+        size_t len = strcspn(text, ","), name = strcspn(text, ":=,");
+        bool goes_on = text[name] == '=' && o->codec_count > 0;
+        char *codec = o->codecs[o->codec_count - goes_on];
+
+        if (o->codec_count - goes_on == SB_CODECS_MAX)
+            return sl_fail(-EINVAL, "--compress takes at most %d codecs", SB_CODECS_MAX);
+        if (!goes_on)
+            codec[0] = '\0';
+        if (strlen(codec) + len + 2 > SB_CODEC_TEXT || len == 0)
+            return sl_fail(-EINVAL, "--compress is '%s', but must be codecs as in bq8,bq4:seed=7",
+                           text);
+        if (goes_on)
+            strcat(codec, strchr(codec, ':') != NULL ? "," : ":");
+        strncat(codec, text, len);
+        o->codec_count += !goes_on;
+        text += len;
+        text += *text == ',';
+    }
+    return o->codec_count > 0
+               ? 0
+               : sl_fail(-EINVAL, "--compress is empty: give one or more codecs, or raw");
+}
+
 #define COLL_CHOICES                                                                               \
     "allreduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, alltoall, "        \
     "alltoallv, barrier, sendrecv"
@@ -320,6 +351,7 @@ static int set_option(struct sb_options *o, int opt, const char *arg)
     case 't': o->transport = arg; return 0;
     case OPT_ALGO: o->algo = arg; return 0;
     case OPT_KERNEL: o->kernel = arg; return 0;
+    case OPT_COMPRESS: return parse_codecs(arg, o);
     case 'J': o->json = arg; return 0;
     case OPT_CSV: o->csv = arg; return 0;
     case OPT_PLOT: o->plot = arg; return 0;

@@ -62,7 +62,8 @@ void sb_place_init(struct sb_place *place, const struct sb_row *row, bool in_pla
                                .coll = coll,
                                .id = row->coll,
                                .in_place = in_place,
-                               .op = row->op,
+                               /* A codec is for numbers. */
+                               .op = row->codec != NULL && row->op < 0 ? SLUICE_SUM : row->op,
                                .in = in_place ? second : first,
                                .out = second,
                                .in_bytes = block * (coll->in_blocks ? (size_t)size : 1),
@@ -101,11 +102,23 @@ void sb_place_fill(struct sb_place *place, uint64_t seed)
             place->in_bytes / esize);
 }
 
-/* Blocks that each rank sent to this one. */
-static uint64_t check_blocks(const struct sb_place *place, uint64_t seed)
+/* A block that rank sent, or its errors. */
+static uint64_t check_block(const struct sb_place *place, uint64_t seed, int rank, uint64_t first,
+                            size_t out_at, size_t count, struct sb_error *lossy)
 {
     const struct sb_call *c = &place->call;
-    size_t esize = sluice_dtype_size(c->dtype);
+    const char *out = place->out + out_at * sluice_dtype_size(c->dtype);
+
+    if (lossy == NULL)
+        return sb_check_copy(out, c->dtype, place->op, seed, rank, c->size, first, count);
+    sb_error_copy(out, c->dtype, place->op, seed, rank, c->size, first, count, lossy);
+    return 0;
+}
+
+/* Blocks that each rank sent to this one. */
+static uint64_t check_blocks(const struct sb_place *place, uint64_t seed, struct sb_error *lossy)
+{
+    const struct sb_call *c = &place->call;
     uint64_t wrong = 0;
 
     for (int peer = 0; peer < c->size; peer++) {
@@ -119,13 +132,12 @@ static uint64_t check_blocks(const struct sb_place *place, uint64_t seed)
             for (int before = 0; before < c->rank; before++)
                 first += sb_alltoallv_count(c->count, peer, before);
         }
-        wrong += sb_check_copy(place->out + out_at * esize, c->dtype, place->op, seed, peer,
-                               c->size, first, count);
+        wrong += check_block(place, seed, peer, first, out_at, count, lossy);
     }
     return wrong;
 }
 
-static uint64_t check_result(const struct sb_place *place, uint64_t seed)
+static uint64_t check_result(const struct sb_place *place, uint64_t seed, struct sb_error *lossy)
 {
     const struct sb_call *c = &place->call;
     int before = (c->rank + c->size - 1) % c->size;
@@ -137,23 +149,23 @@ static uint64_t check_result(const struct sb_place *place, uint64_t seed)
     case SB_ALLREDUCE:
     case SB_REDUCE_SCATTER:
     case SB_REDUCE:
-        return sb_check_reduce(place->out, c->dtype, c->op, seed, c->size, first, c->count);
+        if (lossy == NULL)
+            return sb_check_reduce(place->out, c->dtype, c->op, seed, c->size, first, c->count);
+        sb_error_reduce(place->out, c->dtype, c->op, seed, c->size, first, c->count, lossy);
+        return 0;
     case SB_BROADCAST:
-    case SB_SCATTER:
-        return sb_check_copy(place->out, c->dtype, place->op, seed, c->root, c->size, first,
-                             c->count);
-    case SB_SENDRECV:
-        return sb_check_copy(place->out, c->dtype, place->op, seed, before, c->size, 0, c->count);
-    default: return check_blocks(place, seed);
+    case SB_SCATTER: return check_block(place, seed, c->root, first, 0, c->count, lossy);
+    case SB_SENDRECV: return check_block(place, seed, before, 0, 0, c->count, lossy);
+    default: return check_blocks(place, seed, lossy);
     }
 }
 
-uint64_t sb_place_check(const struct sb_place *place, uint64_t seed)
+uint64_t sb_place_check(const struct sb_place *place, uint64_t seed, struct sb_error *lossy)
 {
     const struct sb_call *c = &place->call;
     size_t esize = sluice_dtype_size(c->dtype);
     const unsigned char *fence = (const unsigned char *)end_of(place);
-    uint64_t wrong = check_result(place, seed);
+    uint64_t wrong = check_result(place, seed, lossy);
     bool torn = false;
 
     for (int i = 0; i < SB_FENCE; i++)

@@ -8,13 +8,15 @@
 /* Bytes after out that nobody may touch. */
 #define SB_FENCE 64
 
+struct sb_error;
+
 /* A row's call on this rank with the memory around it. */
 struct sb_place {
     struct sb_call call;
     const struct sb_coll *coll;
     enum sb_coll_id id;
     bool in_place;
-    int op;                     /* for the data: SB_NO_OP when nothing is reduced */
+    int op;                     /* for the data: SB_NO_OP when any bits will do */
     char *in, *out;             /* the call's, writable */
     size_t in_bytes, out_bytes; /* what the call may read and write on this rank */
     struct sluice_operation *operations[SB_REQS_MAX];
@@ -41,7 +43,8 @@ int sb_place_start(const struct sb_place *place, struct sluice_req **reqs, int *
 /* Fills the operands from seed and everything else with a pattern. */
 void sb_place_fill(struct sb_place *place, uint64_t seed);
 
-/* Elements that are wrong after the call: results, bytes past the result, operands that changed. */
-uint64_t sb_place_check(const struct sb_place *place, uint64_t seed);
+/* Elements that are wrong after the call: results, bytes past the result, operands that changed. A
+ * result by a codec (lossy not NULL) is not compared: its errors are added there. */
+uint64_t sb_place_check(const struct sb_place *place, uint64_t seed, struct sb_error *lossy);
 
 #endif

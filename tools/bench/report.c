@@ -45,22 +45,26 @@ void sb_report_head(FILE *out, const struct sb_facts *facts, const struct sb_opt
     fflush(out);
 }
 
-void sb_report_table_head(FILE *out, enum sb_coll_id coll, const struct sb_options *o)
+void sb_report_table_head(FILE *out, const struct sb_row *row, const struct sb_options *o)
 {
     const char *stats = o->stats ? "      p50      p99" : "",
                *units = o->stats ? "     (us)     (us)" : "";
-    int half = o->stats ? 50 : 32;
+    const char *codec = o->codec_count > 0 ? "      wire   ratio     error" : "",
+               *wire_unit = o->codec_count > 0 ? "       (B)" : "";
+    int half = (o->stats ? 50 : 32) + (int)strlen(codec);
 
-    fprintf(out, "#\n# %s\n#\n", sb_colls[coll].name);
+    fprintf(out, "#\n# %s%s%s\n#\n", sb_colls[row->coll].name, row->codec != NULL ? " by " : "",
+            row->codec != NULL ? row->codec : "");
     fprintf(out, "# %11s  %12s  %8s  %6s  %6s  %*s  %*s\n", "", "", "", "", "", half - 10,
             "out-of-place", half, "in-place");
     fprintf(out, "# %11s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
     for (int i = 0; i < 2; i++)
-        fprintf(out, "  %8s%s  %6s  %6s  %6s", "time", stats, "algbw", "busbw", "#wrong");
+        fprintf(out, "  %8s%s  %6s  %6s  %6s%s", "time", stats, "algbw", "busbw", "#wrong", codec);
     fprintf(out, "\n# %11s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
     for (int i = 0; i < 2; i++)
-        fprintf(out, "  %8s%s  %6s  %6s%s", "(us)", units, "(GB/s)", "(GB/s)",
-                i == 0 ? "        " : "");
+        fprintf(out, "  %8s%s  %6s  %6s%s%s%*s", "(us)", units, "(GB/s)", "(GB/s)",
+                i == 0 || codec[0] != '\0' ? "        " : "", wire_unit,
+                i == 0 ? (int)(strlen(codec) - strlen(wire_unit)) : 0, "");
     fprintf(out, "\n");
 }
 
@@ -79,6 +83,19 @@ static void print_bandwidth(FILE *out, double value)
         fprintf(out, "  %6s", "N/A");
     else
         fprintf(out, value < 999 ? "  %6.2f" : value < 99999 ? "  %6.0f" : "  %6.0e", value);
+}
+
+/* What went by a codec. */
+static void print_codec(FILE *out, const struct sb_cell *cell)
+{
+    if (!cell->valid || cell->wire_bytes == 0)
+        fprintf(out, "  %8s  %6s", "N/A", "N/A");
+    else
+        fprintf(out, "  %8.0f  %6.4f", cell->wire_bytes, cell->wire_ratio);
+    if (!cell->valid || cell->error < 0)
+        fprintf(out, "  %8s", "N/A");
+    else
+        fprintf(out, "  %8.2e", cell->error);
 }
 
 static void print_cell(FILE *out, const struct sb_cell *cell, bool stats)
@@ -112,8 +129,11 @@ void sb_report_row(FILE *out, const struct sb_row *row, const struct sb_options 
     fprintf(out, "%13" PRIu64 "  %12" PRIu64 "  %8s  %6s  %6d", row->bytes, row->count,
             typed ? sluice_dtype_name(row->dtype) : "none",
             row->op >= 0 ? sluice_op_name((enum sluice_op)row->op) : "none", row->root);
-    print_cell(out, &row->cell[0], o->stats);
-    print_cell(out, &row->cell[1], o->stats);
+    for (int i = 0; i < 2; i++) {
+        print_cell(out, &row->cell[i], o->stats);
+        if (o->codec_count > 0)
+            print_codec(out, &row->cell[i]);
+    }
     if (o->timestamps) {
         time_t when = (time_t)unix_time;
         struct tm broken;

@@ -9,7 +9,7 @@
 
 /* Lines before all tables, before one collective's, for a row, and after all. */
 void sb_report_head(FILE *out, const struct sb_facts *facts, const struct sb_options *options);
-void sb_report_table_head(FILE *out, enum sb_coll_id coll, const struct sb_options *options);
+void sb_report_table_head(FILE *out, const struct sb_row *row, const struct sb_options *options);
 void sb_report_row(FILE *out, const struct sb_row *row, const struct sb_options *options,
                    int64_t unix_time);
 void sb_report_tail(FILE *out, const struct sb_results *results);

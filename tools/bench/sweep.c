@@ -36,6 +36,8 @@
 struct record {
     struct sb_stat stat;
     uint64_t wrong, hash;
+    uint64_t wire_bytes, raw_bytes; /* of the batch, where a codec was used */
+    struct sb_error lossy;
 };
 
 struct sweep {
@@ -56,6 +58,8 @@ struct sweep {
     uint64_t seed, started_ns;
     size_t rows_expected, rows_done;
     int last_coll; /* whose table head was printed; -1: none */
+    const char *last_codec;
+    bool coded; /* the calls of this row go by a codec */
     bool one_host;
 };
 
@@ -279,6 +283,7 @@ static int check_barrier(struct sweep *s, struct record *mine)
 static int check(struct sweep *s, struct record *mine)
 {
     mine->wrong = mine->hash = 0;
+    mine->lossy = (struct sb_error){0, 0};
     for (int i = 0; i < s->options->check; i++) {
         int err;
 
@@ -300,12 +305,33 @@ static int check(struct sweep *s, struct record *mine)
         for (int slot = 0; slot < s->options->agg; slot++) {
             const struct sb_place *place = &s->places[slot];
 
-            mine->wrong += sb_place_check(place, s->seed + (uint64_t)slot * 1000003);
+            mine->wrong += sb_place_check(place, s->seed + (uint64_t)slot * 1000003,
+                                          s->coded ? &mine->lossy : NULL);
             if (place->id == SB_ALLREDUCE)
                 mine->hash = mine->hash * 31 + sb_hash(place->out, place->out_bytes);
         }
     }
     return 0;
+}
+
+/* What the codec came to, on all ranks. */
+static void sum_codec(const struct sweep *s, uint64_t iters, struct sb_cell *cell)
+{
+    struct sb_error lossy = {0, 0};
+    double raw = 0;
+
+    for (int rank = 0; rank < s->size; rank++) {
+        cell->wire_bytes += (double)s->records[rank].wire_bytes / (double)iters / s->size;
+        raw += (double)s->records[rank].raw_bytes / (double)iters / s->size;
+        lossy.power += s->records[rank].lossy.power;
+        lossy.error += s->records[rank].lossy.error;
+    }
+    cell->wire_ratio = raw > 0 ? cell->wire_bytes / raw : 1;
+    cell->error = -1;
+    if (s->coded && s->options->check > 0)
+        cell->error = lossy.error == 0 ? 0 : lossy.error / lossy.power;
+    if (isnan(cell->error))
+        cell->wrong++;
 }
 
 static int finish_cell(struct sweep *s, const struct sb_row *row, const struct record *mine,
@@ -328,6 +354,7 @@ static int finish_cell(struct sweep *s, const struct sb_row *row, const struct r
         cell->wrong += s->options->check > 0 ? (int64_t)s->records[rank].wrong : 0;
         s->results->differing += s->records[rank].hash != s->records[0].hash;
     }
+    sum_codec(s, iters * (uint64_t)s->options->agg, cell);
     cell->time_s = over_ranks(s, offsetof(struct sb_stat, mean));
     cell->p50_s = over_ranks(s, offsetof(struct sb_stat, p50));
     cell->p99_s = over_ranks(s, offsetof(struct sb_stat, p99));
@@ -369,14 +396,23 @@ static int measure_cell(struct sweep *s, const struct sb_row *row, bool in_place
     bool singles = s->options->stats || s->options->json != NULL || s->options->csv != NULL;
     struct record mine = {0};
     uint64_t iters = 0;
-    int err = place_calls(s, row, in_place);
+    struct sluice_compression_report before = {0}, after = {0};
+    bool raw = row->codec == NULL || strcmp(row->codec, "raw") == 0;
+    int err =
+        row->codec != NULL ? sluice_comm_set_compression(s->comm, raw ? NULL : row->codec) : 0;
 
+    err = err ?: place_calls(s, row, in_place);
     for (int i = 0; i < s->options->warmup && err == 0; i++)
         err = run_once(s);
     if (err == 0)
         err = agree_iters(s, &iters);
+    err = err ?: sluice_comm_compression_report(s->comm, &before);
     if (err == 0)
         err = time_batch(s, iters, &mine.stat.mean);
+    err = err ?: sluice_comm_compression_report(s->comm, &after);
+    s->coded = after.calls != before.calls;
+    mine.wire_bytes = after.wire_bytes - before.wire_bytes;
+    mine.raw_bytes = after.raw_bytes - before.raw_bytes;
     if (err == 0 && singles)
         err = time_samples(s, iters, &mine.stat);
     if (err == 0)
@@ -420,9 +456,10 @@ static int measure_row(void *arg, const struct sb_row *wanted)
     int err;
 
     show_progress(s, &row, false);
-    if (s->out != NULL && s->last_coll != (int)row.coll)
-        sb_report_table_head(s->out, row.coll, s->options);
+    if (s->out != NULL && (s->last_coll != (int)row.coll || s->last_codec != row.codec))
+        sb_report_table_head(s->out, &row, s->options);
     s->last_coll = (int)row.coll;
+    s->last_codec = row.codec;
     err = measure_cell(s, &row, false, &row.cell[0]);
     if (err == 0 && sb_colls[row.coll].in_place)
         err = measure_cell(s, &row, true, &row.cell[1]);
@@ -511,6 +548,23 @@ static int visit_types(const struct sb_options *o, int size, struct sb_row *row,
     return 0;
 }
 
+static int visit_codecs(const struct sb_options *o, int size, struct sb_row *row, sb_visit *visit,
+                        void *arg)
+{
+    bool sized = sb_colls[row->coll].sized;
+
+    if (o->codec_count == 0)
+        return visit_types(o, size, row, visit, arg);
+    for (int i = 0; i < (sized ? o->codec_count : 1); i++) {
+        row->codec = o->codecs[i];
+        int err = visit_types(o, size, row, visit, arg);
+
+        if (err != 0)
+            return err;
+    }
+    return 0;
+}
+
 int sb_sweep_visit(const struct sb_options *options, int size, sb_visit *visit, void *arg)
 {
     for (int cycle = 0; cycle < options->cycles; cycle++) {
@@ -520,7 +574,7 @@ int sb_sweep_visit(const struct sb_options *options, int size, sb_visit *visit, 
 
             if ((options->colls & 1u << coll) == 0 || (coll == SB_SENDRECV && size == 1))
                 continue;
-            err = visit_types(options, size, &row, visit, arg);
+            err = visit_codecs(options, size, &row, visit, arg);
             if (err != 0)
                 return err;
         }

@@ -265,11 +265,12 @@ static double float_bound(double acc, double size_sum, enum sluice_dtype dtype, 
     }
 }
 
-static uint64_t check_floats(const uint64_t *got_bits, enum sluice_dtype dtype, enum sluice_op op,
-                             uint64_t seed, int size, uint64_t first, size_t count)
+/* What is reduced of all ranks' operands, averages not divided yet, and the sum of magnitudes. */
+static void reduce_floats(double *acc, double *size_sum, enum sluice_dtype dtype, enum sluice_op op,
+                          uint64_t seed, int size, uint64_t first, size_t count)
 {
-    double acc[PIECE], size_sum[PIECE], x[PIECE];
-    uint64_t bits[PIECE], wrong = 0;
+    uint64_t bits[PIECE];
+    double x[PIECE];
 
     operand_bits(bits, dtype, (int)op, seed, 0, size, first, count);
     float_values(acc, bits, dtype, count);
@@ -280,6 +281,15 @@ static uint64_t check_floats(const uint64_t *got_bits, enum sluice_dtype dtype, 
         float_values(x, bits, dtype, count);
         combine_floats(acc, size_sum, x, op, count);
     }
+}
+
+static uint64_t check_floats(const uint64_t *got_bits, enum sluice_dtype dtype, enum sluice_op op,
+                             uint64_t seed, int size, uint64_t first, size_t count)
+{
+    double acc[PIECE], size_sum[PIECE], x[PIECE];
+    uint64_t wrong = 0;
+
+    reduce_floats(acc, size_sum, dtype, op, seed, size, first, count);
     float_values(x, got_bits, dtype, count);
     for (size_t i = 0; i < count; i++) {
         double exact = op == SLUICE_AVG ? acc[i] / size : acc[i];
@@ -364,6 +374,54 @@ uint64_t sb_check_reduce(const void *got, enum sluice_dtype dtype, enum sluice_o
                                  : check_integers(bits, dtype, op, seed, size, first + at, n);
     }
     return wrong;
+}
+
+/* What lies at from, as numbers. */
+static void read_floats(double *out, const char *from, enum sluice_dtype dtype, size_t count)
+{
+    uint64_t bits[PIECE], packed[PIECE];
+
+    memcpy(packed, from, count * sluice_dtype_size(dtype));
+    unpack(bits, packed, sluice_dtype_size(dtype), count);
+    float_values(out, bits, dtype, count);
+}
+
+static void add_errors(struct sb_error *sum, const double *exact, const double *got, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        sum->power += exact[i] * exact[i];
+        sum->error += (got[i] - exact[i]) * (got[i] - exact[i]);
+    }
+}
+
+void sb_error_copy(const void *got, enum sluice_dtype dtype, int op, uint64_t seed, int rank,
+                   int size, uint64_t first, size_t count, struct sb_error *sum)
+{
+    for (size_t at = 0; at < count && is_float(dtype); at += PIECE) {
+        size_t n = count - at < PIECE ? count - at : PIECE;
+        double exact[PIECE], x[PIECE];
+        uint64_t bits[PIECE];
+
+        operand_bits(bits, dtype, op, seed, rank, size, first + at, n);
+        float_values(exact, bits, dtype, n);
+        read_floats(x, (const char *)got + at * sluice_dtype_size(dtype), dtype, n);
+        add_errors(sum, exact, x, n);
+    }
+}
+
+void sb_error_reduce(const void *got, enum sluice_dtype dtype, enum sluice_op op, uint64_t seed,
+                     int size, uint64_t first, size_t count, struct sb_error *sum)
+{
+    for (size_t at = 0; at < count && is_float(dtype); at += PIECE) {
+        size_t n = count - at < PIECE ? count - at : PIECE;
+        double exact[PIECE], magnitudes[PIECE], x[PIECE];
+
+        reduce_floats(exact, magnitudes, dtype, op, seed, size, first + at, n);
+        for (size_t i = 0; op == SLUICE_AVG && i < n; i++)
+            exact[i] /= size;
+        read_floats(x, (const char *)got + at * sluice_dtype_size(dtype), dtype, n);
+        add_errors(sum, exact, x, n);
+    }
 }
 
 uint64_t sb_hash(const void *bytes, size_t len)

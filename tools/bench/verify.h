@@ -27,6 +27,17 @@ uint64_t sb_check_copy(const void *got, enum sluice_dtype dtype, int op, uint64_
 uint64_t sb_check_reduce(const void *got, enum sluice_dtype dtype, enum sluice_op op, uint64_t seed,
                          int size, uint64_t first, size_t count);
 
+/* Sums of squares: of what results should be, and of what they lack of it. */
+struct sb_error {
+    double power, error;
+};
+
+/* For floats, those of got[count] are added, as the two functions above compare them. */
+void sb_error_copy(const void *got, enum sluice_dtype dtype, int op, uint64_t seed, int rank,
+                   int size, uint64_t first, size_t count, struct sb_error *sum);
+void sb_error_reduce(const void *got, enum sluice_dtype dtype, enum sluice_op op, uint64_t seed,
+                     int size, uint64_t first, size_t count, struct sb_error *sum);
+
 /* A checksum that any changed bit changes with near certainty. */
 uint64_t sb_hash(const void *bytes, size_t len);
 

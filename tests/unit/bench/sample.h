@@ -120,6 +120,22 @@ static inline void sample_paths_init(struct sample_paths *s)
                                .dropped = 3};
 }
 
+/* The first rows by a codec: encoded, and sent as it is. */
+static inline void sample_codec(struct sample *s)
+{
+    s->options.codec_count = 1;
+    snprintf(s->options.codecs[0], SB_CODEC_TEXT, "bq8:seed=7,min=1k");
+    for (int row = 0; row < 2; row++) {
+        s->rows[row].codec = s->options.codecs[0];
+        for (int place = 0; place < 2; place++)
+            s->rows[row].cell[place].error = -1;
+    }
+    s->rows[1].cell[0].wire_bytes = 266240;
+    s->rows[1].cell[0].wire_ratio = 0.25390625;
+    s->rows[1].cell[0].error = 2.525e-5;
+    s->results.row_count = 2;
+}
+
 /* Two ranks; the third row has wrong elements, the last has neither size nor in-place half. */
 static inline void sample_init(struct sample *s, const struct sb_options *options)
 {

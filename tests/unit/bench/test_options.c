@@ -190,6 +190,28 @@ static void complaints_name_the_option_and_what_would_do(void **state)
     assert_int_equal(PARSE(&o, "-C", ","), -EINVAL);
 }
 
+static void commas_part_codecs_and_their_parameters(void **state)
+{
+    struct sb_options o;
+
+    (void)state;
+    assert_int_equal(PARSE(&o, "--compress", "bq8,bq4:seed=7,min=0,sign,topk,k=41"), 0);
+    assert_int_equal(o.codec_count, 4);
+    assert_string_equal(o.codecs[0], "bq8");
+    assert_string_equal(o.codecs[1], "bq4:seed=7,min=0");
+    assert_string_equal(o.codecs[2], "sign");
+    assert_string_equal(o.codecs[3], "topk:k=41");
+    assert_int_equal(PARSE(&o, "-b", "8"), 0);
+    assert_int_equal(o.codec_count, 0);
+    assert_int_equal(PARSE(&o, "--compress", ""), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "--compress is empty"));
+    assert_int_equal(PARSE(&o, "--compress", ",bq8"), -EINVAL);
+    assert_int_equal(PARSE(&o, "--compress", "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q"), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "at most 16 codecs"));
+    assert_int_equal(PARSE(&o, "--compress", "bq4:a=1,b=2345678901234567890123456789,c=2345678"),
+                     0);
+}
+
 static void help_mentions_every_option_and_fits_100_columns(void **state)
 {
     static const char *const words[] = {
@@ -229,6 +251,7 @@ int main(void)
         cmocka_unit_test(a_minimum_above_the_default_maximum_means_one_size),
         cmocka_unit_test(sizes_grow_by_factor_or_step_and_always_grow),
         cmocka_unit_test(complaints_name_the_option_and_what_would_do),
+        cmocka_unit_test(commas_part_codecs_and_their_parameters),
         cmocka_unit_test(help_mentions_every_option_and_fits_100_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -176,6 +176,38 @@ static void csv_has_a_line_per_size_and_placement(void **state)
     free(text);
 }
 
+static void codecs_have_columns_of_their_own(void **state)
+{
+    struct sample sample;
+    struct json_object *o, *row;
+    unsigned lines = 0, commas = 0;
+    char *text;
+
+    (void)state;
+    make_sample(&sample);
+    sample_codec(&sample);
+    assert_int_equal(sb_csv_write(in_dir("run.csv"), &sample.results), 0);
+    text = read_file(file);
+    for (const char *at = text; *at != '\0'; at++) {
+        lines += *at == '\n';
+        commas += *at == ',';
+    }
+    assert_int_equal(commas, lines * 18 + lines - 1); /* one in the codec's name */
+    assert_non_null(strstr(text, ",wrong,codec,wire_bytes,wire_ratio,error\n"));
+    assert_non_null(strstr(text, ",0,\"bq8:seed=7,min=1k\",266240,0.253906,2.525000e-05\n"));
+    assert_non_null(strstr(text, ",0,\"bq8:seed=7,min=1k\",,,\n"));
+    free(text);
+
+    assert_int_equal(sb_json_write(in_dir("run.json"), &sample.results), 0);
+    o = json_object_from_file(file);
+    row = json_object_array_get_idx(get(o, "rows"), 1);
+    assert_string_equal(json_object_get_string(get(row, "codec")), "bq8:seed=7,min=1k");
+    row = get(row, "out_of_place");
+    assert_true(json_object_get_double(get(row, "wire_bytes")) == 266240);
+    assert_true(json_object_get_double(get(row, "error")) == 2.525e-5);
+    json_object_put(o);
+}
+
 static void a_file_that_cannot_be_written_is_named(void **state)
 {
     struct sample sample;
@@ -246,6 +278,7 @@ int main(void)
         cmocka_unit_test(json_has_the_paths_and_events_of_all_ranks),
         cmocka_unit_test(json_of_a_run_that_failed_carries_the_sentence),
         cmocka_unit_test(csv_has_a_line_per_size_and_placement),
+        cmocka_unit_test(codecs_have_columns_of_their_own),
         cmocka_unit_test(a_file_that_cannot_be_written_is_named),
         cmocka_unit_test(files_are_looked_at_before_they_are_written),
         cmocka_unit_test(a_drawing_is_an_svg_with_a_curve_per_collective),

@@ -298,6 +298,32 @@ static void data_do_not_depend_on_how_they_are_cut(void **state)
     assert_memory_equal(whole + 301, part, (COUNT - 301) * sizeof(*part));
 }
 
+static void errors_of_results_are_sums_of_squares(void **state)
+{
+    struct sb_error sum = {0, 0};
+    float got[COUNT], exact[COUNT];
+    double power = 0;
+
+    (void)state;
+    sb_fill(got, SLUICE_F32, SLUICE_SUM, SEED, 3, 4, 9, COUNT);
+    sb_error_copy(got, SLUICE_F32, SLUICE_SUM, SEED, 3, 4, 9, COUNT, &sum);
+    for (size_t i = 0; i < COUNT; i++)
+        power += (double)got[i] * got[i];
+    assert_true(sum.error == 0 && fabs(sum.power - power) < 1e-9 * power);
+    got[COUNT - 1] += 0.5f;
+    got[7] -= 0.25f;
+    sb_error_copy(got, SLUICE_F32, SLUICE_SUM, SEED, 3, 4, 9, COUNT, &sum);
+    assert_true(fabs(sum.error - 0.3125) < 1e-6);
+
+    sum = (struct sb_error){0, 0};
+    reduce_all(exact, SLUICE_F32, SLUICE_AVG, 4, 0, 5);
+    exact[300] += 0.5f;
+    sb_error_reduce(exact, SLUICE_F32, SLUICE_AVG, SEED, 4, 5, COUNT, &sum);
+    assert_true(fabs(sum.error - 0.25) < 1e-6 && sum.power > 0);
+    sb_error_reduce(got, SLUICE_I32, SLUICE_SUM, SEED, 4, 5, COUNT, &sum); /* no floats */
+    assert_true(fabs(sum.error - 0.25) < 1e-6);
+}
+
 static void one_changed_bit_changes_the_hash(void **state)
 {
     unsigned char bytes[77];
@@ -323,6 +349,7 @@ int main(void)
         cmocka_unit_test(operands_reduce_without_overflow_or_vanishing),
         cmocka_unit_test(copies_are_compared_bit_for_bit_and_a_shifted_block_is_all_wrong),
         cmocka_unit_test(data_do_not_depend_on_how_they_are_cut),
+        cmocka_unit_test(errors_of_results_are_sums_of_squares),
         cmocka_unit_test(one_changed_bit_changes_the_hash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,65 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Every collective by codecs, over real transports: the tool counts the bytes, compares the bits of all ranks and looks
+# at the errors of results, which are within what the codec may lose.
+# usage: bench_compress.sh SLUICE_BENCH SOURCE_ROOT
+set -uo pipefail
+bench=$1 root=$2
+# shellcheck source=tests/tap.sh
+. "$root/tests/tap.sh"
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+export SLUICE_TUNE_DIR=$dir SLUICE_TIMEOUT_MS=30000
+
+# lines CODEC LEAST_RATIO MOST_RATIO LEAST_ERROR MOST_ERROR COUNT: that many lines of the CSV are of it, and none is out of bounds.
+lines() {
+    awk -F, -v codec="\"$1\"" -v low="$2" -v high="$3" -v least="$4" -v most="$5" -v count="$6" '
+        $16 == codec {
+            n++
+            if (!($18 >= low && $18 <= high && $19 >= least && $19 <= most && $15 == 0)) { print "out of bounds: " $0; bad = 1 }
+        }
+        END { if (n != count) { print n " lines of " codec ", not " count; bad = 1 }; exit bad }' "$dir/csv"
+}
+
+# codecs RANKS TRANSPORT OPTIONS...
+codecs() {
+    local ranks=$1 transport=$2
+    shift 2
+    timeout 100 "$bench" -n "$ranks" -t "$transport" --compress bq8,bq4,bf16 -C allreduce,reduce_scatter,all_gather,broadcast,alltoall \
+        -b 192k -e 768k -f 4 -i 2 -w 1 --csv "$dir/csv" "$@" >"$dir/out" 2>&1 || { cat "$dir/out"; return 1; }
+    # Of two sizes, in two places.
+    lines bq8 0.2538 0.2544 1e-7 6e-5 20 && lines bq4 0.1337 0.1345 1e-4 3e-2 20 && lines bf16 0.5 0.5 1e-8 1e-5 20
+}
+
+# What a codec is not for is right to the last bit, as without one.
+others() {
+    timeout 100 "$bench" -n 2 -t shm --compress bq8 -C all -d f64,i32 -b 192k -e 192k -i 2 -w 1 --csv "$dir/csv" >"$dir/out" 2>&1 &&
+        timeout 100 "$bench" -n 2 -t shm --compress bq8 -C allreduce -d f32 -o max,prod -b 192k -e 192k -i 2 -w 1 >>"$dir/out" 2>&1 &&
+        timeout 100 "$bench" -n 2 -t shm --compress bq8 -b 1k -e 32k -f 32 -i 2 -w 1 >>"$dir/out" 2>&1 || { cat "$dir/out"; return 1; }
+    ! awk -F, 'NR > 1 && ($17 != "" || $15 != "0")' "$dir/csv" | grep .
+}
+
+# 16-bit elements are summed in f32.
+half() {
+    timeout 100 "$bench" -n 3 -t tcp --compress bq8 -C allreduce,reduce_scatter -d bf16,f16 -o sum,avg -b 192k -e 192k -i 2 -w 1 \
+        --csv "$dir/csv" >"$dir/out" 2>&1 || { cat "$dir/out"; return 1; }
+    lines bq8 0.507 0.509 1e-7 9e-5 16
+}
+
+by_the_environment() {
+    SLUICE_COMPRESS=bq8:min=0 timeout 100 "$bench" -n 2 -b 1k -e 1k -i 2 >"$dir/out" 2>&1 && grep -q '^# allreduce by bq8:min=0$' "$dir/out" ||
+        { cat "$dir/out"; return 1; }
+    SLUICE_COMPRESS=zip timeout 100 "$bench" -n 2 -b 1k -e 1k -i 2 >"$dir/out" 2>&1
+    [[ $? -eq 2 ]] && grep -q 'there is no codec "zip"' "$dir/out" || { cat "$dir/out"; return 1; }
+}
+
+for transport in shm tcp; do
+    tap_case "every_collective_by_codecs_over_${transport}" codecs 3 "$transport"
+done
+tap_case persistent_operations_by_codecs codecs 2 shm --persistent
+tap_case several_in_flight_by_codecs codecs 2 tcp -m 3
+tap_case sums_of_16_bit_elements_are_in_f32 half
+tap_case what_a_codec_is_not_for_is_exact others
+tap_case a_codec_from_the_environment_is_shown by_the_environment
+tap_done
