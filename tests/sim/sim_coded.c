@@ -51,12 +51,24 @@ static const char *const codecs[] = {
     "mxfp8",
 };
 
+#define LATE_JOBS 6
+
+/* A runner that has another do its jobs, later and in any order, as one with threads would. */
+struct late {
+    struct sl_runner base, *does;
+    struct sl_rng rng;
+    struct {
+        struct sl_work work;
+        struct sl_req *req; /* NULL: free */
+    } jobs[LATE_JOBS];
+};
+
 struct run {
     uint64_t seed;
     enum mode mode;
     const char *codec;
     char setting[96];
-    bool kept, in_place;
+    bool kept, in_place, late;
     uint32_t ranks, rounds, culprit;
     struct coded_reference ref;
     struct sl_sim_params params;
@@ -71,10 +83,72 @@ struct place {
     uint32_t rank, started;
     int result;
     char text[512];
+    struct late late;
 };
 
 /* Of a rank: what it gives, what it gets, and what it should get. */
 static float ins[RANKS_MAX][OUT_MAX], outs[RANKS_MAX][OUT_MAX], wants[RANKS_MAX][OUT_MAX];
+
+static int late_start(struct sl_runner *base, const struct sl_work *work, struct sl_req *req)
+{
+    struct late *late = (struct late *)base;
+
+    for (unsigned i = 0; i < LATE_JOBS; i++) {
+        if (late->jobs[i].req != NULL)
+            continue;
+        late->jobs[i].work = *work;
+        late->jobs[i].req = req;
+        return 0;
+    }
+    return -EAGAIN;
+}
+
+static unsigned late_progress(struct sl_runner *base, unsigned budget)
+{
+    struct late *late = (struct late *)base;
+    unsigned ended = 0;
+
+    late->does->ops->progress(late->does, budget);
+    for (unsigned i = 0; i < LATE_JOBS; i++) {
+        struct sl_req *req = late->jobs[i].req;
+
+        if (req == NULL || sl_rng_chance(&late->rng, 2))
+            continue;
+        int result = late->does->ops->start(late->does, &late->jobs[i].work, req);
+
+        if (result == -EAGAIN)
+            break;
+        late->jobs[i].req = NULL;
+        req->status = result == 1 ? 0 : result;
+        req->done(req);
+        ended++;
+    }
+    return ended;
+}
+
+static void late_cancel(struct sl_runner *base, struct sl_req *req)
+{
+    struct late *late = (struct late *)base;
+
+    for (unsigned i = 0; i < LATE_JOBS; i++) {
+        if (late->jobs[i].req != req)
+            continue;
+        late->jobs[i].req = NULL;
+        req->status = -ECANCELED;
+        req->done(req);
+    }
+}
+
+static const struct sl_runner_ops late_ops = {
+    .name = "codec", .start = late_start, .progress = late_progress, .cancel = late_cancel};
+
+/* Puts it before the communicator's own. */
+static void make_late(struct place *p, struct sl_coding *coding)
+{
+    p->late = (struct late){.base.ops = &late_ops, .does = coding->runner};
+    sl_rng_init(&p->late.rng, p->run->seed + p->rank);
+    coding->runner = &p->late.base;
+}
 
 static const char *draw_codec(struct sl_rng *rng, struct sl_codec_spec *spec)
 {
@@ -140,6 +214,7 @@ static void draw(struct run *r, uint64_t seed)
         ref->count = ref->count / r->ranks + 1;
     ref->feedback = r->kept && fixed && sl_rng_chance(&rng, 2);
     r->in_place = sl_rng_chance(&rng, 3);
+    r->late = sl_rng_chance(&rng, 2);
     snprintf(r->setting, sizeof(r->setting), "%s%cmin=1%s", r->codec,
              strchr(r->codec, ':') != NULL ? ',' : ':', ref->feedback ? ",feedback=on" : "");
     draw_network(r, &rng);
@@ -319,6 +394,8 @@ static void live(void *arg)
 
     p->result = sl_comm_create(p->exchange, &params, &comm);
     p->result = p->result ?: sluice_comm_set_compression(comm, other ? NULL : p->run->setting);
+    if (p->result == 0 && p->run->late && comm->coding != NULL)
+        make_late(p, comm->coding);
     if (p->result == 0)
         p->result = run_rounds(p, comm);
     if (p->result == 0)

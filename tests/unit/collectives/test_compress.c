@@ -248,6 +248,7 @@ static void kept(struct sluice_comm *comm, int rank)
     struct rank *r = rank_new(rank);
     struct sluice_operation *once, *again;
     static float outs[RANKS][ROUNDS][N];
+    struct sluice_req *req;
     size_t size = 0;
     void *bytes;
 
@@ -280,6 +281,12 @@ static void kept(struct sluice_comm *comm, int rank)
     }
     size--;
     CREW_EXPECT(sluice_operation_save(again, bytes, &size) == -EINVAL);
+    if (rank != 0) /* it cannot end before rank 0 starts */
+        CREW_EXPECT(sluice_start(again, &req) == 0);
+    CREW_EXPECT(rank == 0 || sluice_operation_save(again, NULL, &size) == -EINVAL);
+    CREW_EXPECT(rank == 0 || sluice_operation_load(again, bytes, size) == -EINVAL);
+    CREW_EXPECT(rank != 0 || sluice_start(again, &req) == 0);
+    CREW_EXPECT(sluice_wait(req) == 0);
     free(bytes);
     sluice_operation_free(once);
     sluice_operation_free(again);
@@ -335,6 +342,31 @@ static void error_feedback_makes_up_for_what_was_lost(void **state)
     run(feedback);
 }
 
+/* Random numbers go by the starts of the one, and by the calls of the other. */
+static void mixed(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+    struct sluice_operation *operation;
+    int err;
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8") == 0);
+    CREW_EXPECT(sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &operation) ==
+                0);
+    if (rank == 2)
+        err = sluice_start(operation, NULL);
+    else
+        err = sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL);
+    CREW_EXPECT(err == -EPROTO);
+    sluice_operation_free(operation);
+    free(r);
+}
+
+static void a_compressed_start_is_another_call_than_a_compressed_call(void **state)
+{
+    (void)state;
+    run(mixed);
+}
+
 static void splits(struct sluice_comm *comm, int rank)
 {
     struct rank *r = rank_new(rank);
@@ -369,6 +401,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(ranks_with_other_parameters_are_named_before_anything_is_written),
         cmocka_unit_test(what_an_operation_keeps_can_be_saved_and_loaded),
         cmocka_unit_test(error_feedback_makes_up_for_what_was_lost),
+        cmocka_unit_test(a_compressed_start_is_another_call_than_a_compressed_call),
         cmocka_unit_test(a_split_starts_with_the_setting_of_its_parent),
     };
 
