@@ -1,28 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Broadcast of encodings along a chain: the root encodes once, each rank passes on the bytes as
  * they came, and all decode them, the root too. */
-#include "schedules/build.h"
+#include "schedules/pieces.h"
 
 #include "core/err.h"
 
 enum { WORKS, SENDS, RECVS }; /* channels */
 
 #define SLOTS 4
-#define PIECE 65536 /* elements */
-#define PIECES_LEAST 16
-#define PIECE_LEAST 16384
-#define PIECES_MOST 4096
-
-/* What each rank may do at once with a piece: the chain is filled by one piece per link. */
-static uint64_t piece_of(const struct sl_shape *shape)
-{
-    uint64_t tile = shape->code->tile;
-    uint64_t piece = sl_max(sl_ceil_div(shape->count, PIECES_LEAST), PIECE_LEAST);
-
-    piece = shape->chunk != 0 ? shape->chunk : sl_min(piece, PIECE);
-    piece = sl_max(piece, sl_ceil_div(shape->count, PIECES_MOST));
-    return sl_min(sl_ceil_div(piece, tile), sl_ceil_div(shape->count, tile)) * tile;
-}
+#define PARTS 16 /* the chain is filled by one piece per link */
 
 static void build_chain(struct sl_schedule *s, const struct sl_shape *shape)
 {
@@ -32,7 +18,8 @@ static void build_chain(struct sl_schedule *s, const struct sl_shape *shape)
     uint32_t prev = (shape->rank + shape->size - 1) % shape->size;
     uint32_t sent[SLOTS] = {SL_NO_DEP, SL_NO_DEP, SL_NO_DEP, SL_NO_DEP};
     uint32_t decoded[SLOTS] = {SL_NO_DEP, SL_NO_DEP, SL_NO_DEP, SL_NO_DEP};
-    uint64_t piece = piece_of(shape), most = code->bytes(code, sl_min(piece, shape->count));
+    uint64_t piece = sl_code_piece(shape, shape->count, PARTS),
+             most = code->bytes(code, sl_min(piece, shape->count));
     struct sl_wire wires[SLOTS];
 
     for (unsigned i = 0; i < SLOTS && i * piece < shape->count; i++)

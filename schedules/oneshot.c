@@ -17,7 +17,7 @@
  * at once, and then places of the wire and of TMP are used again. REDUCE and TAKE come before GIVE,
  * so that a processor that encodes and decodes itself first does what peers wait for.
  */
-#include "schedules/build.h"
+#include "schedules/pieces.h"
 
 #include "core/err.h"
 
@@ -25,18 +25,8 @@
 
 enum { REDUCE, TAKE, GIVE, SENDS, RECVS }; /* channels */
 
-#define AHEAD 4           /* rounds under way */
-#define SUMS 2            /* places for sums */
-#define PIECE 65536       /* elements: 256 KiB of f32, which stay in a second-level cache */
-#define PIECE_LEAST 16384 /* so much is worth a message of its own */
-#define PIECES_MOST 1024  /* of a shard: limits the steps */
-
-/* A place of the wire. */
-struct slot {
-    struct sl_wire wire;
-    uint32_t there;  /* step that put bytes there */
-    uint32_t reader; /* step that read them last; SL_NO_DEP: none yet */
-};
+#define AHEAD 4 /* rounds under way */
+#define SUMS 2  /* places for sums */
 
 struct oneshot {
     struct sl_schedule *s;
@@ -49,13 +39,13 @@ struct oneshot {
     uint64_t rounds;
     /* [AHEAD * size] each: shards for their owners · of this rank's, by who gave them · of all,
      * complete; this rank's own is the one that it makes */
-    struct slot *give, *take, *done;
+    struct sl_slot *give, *take, *done;
     uint32_t *sent;      /* [AHEAD * size]: steps that read this rank's own of done */
     uint32_t read[SUMS]; /* step that read the sum last */
 };
 
-static struct slot *slot_of(const struct oneshot *o, struct slot *slots, uint64_t round,
-                            uint32_t rank)
+static struct sl_slot *slot_of(const struct oneshot *o, struct sl_slot *slots, uint64_t round,
+                               uint32_t rank)
 {
     return &slots[round % AHEAD * o->shape->size + rank];
 }
@@ -91,14 +81,6 @@ static uint32_t owners_stream(const struct oneshot *o, uint32_t owner)
     return o->shape->coll == SL_ALL_GATHER ? owner : o->shape->size + owner;
 }
 
-/* Makes the slot one for so many elements. */
-static struct sl_wire *renew(const struct oneshot *o, struct slot *slot, uint64_t count)
-{
-    slot->wire.len = o->code->bytes(o->code, count);
-    slot->wire.from = SL_NO_DEP;
-    return &slot->wire;
-}
-
 /* This rank's part of every shard, to its owner. */
 static void give(struct oneshot *o, uint64_t round)
 {
@@ -107,12 +89,13 @@ static void give(struct oneshot *o, uint64_t round)
     for (uint32_t i = 1; i <= shape->size; i++) {
         uint32_t p = (shape->rank + i) % shape->size;
         uint64_t len = piece_len(o, p, round);
-        struct slot *slot = slot_of(o, o->give, round, p);
+        struct sl_slot *slot = slot_of(o, o->give, round, p);
 
         if (len == 0 || (p == shape->rank && shape->coll == SL_ALL_TO_ALL))
             continue;
-        slot->there = sl_add_encode(o->s, GIVE, SL_CODE_RUNNER, sl_in(piece_at(o, p, round)),
-                                    renew(o, slot, len), len, o->code->up_to, slot->reader);
+        slot->there =
+            sl_add_encode(o->s, GIVE, SL_CODE_RUNNER, sl_in(piece_at(o, p, round)),
+                          sl_slot_renew(slot, o->code, len), len, o->code->up_to, slot->reader);
         sl_in_stream(o->s, 0, shape->rank, tile_of(o, p, round));
         if (p != shape->rank)
             slot->reader = sl_add_send_wire(o->s, SENDS, p, &slot->wire, len, slot->there);
@@ -127,10 +110,10 @@ static void receive(struct oneshot *o, uint64_t round)
 
     for (uint32_t i = 1; len != 0 && i < shape->size; i++) {
         uint32_t r = (shape->rank + shape->size - i) % shape->size;
-        struct slot *slot = slot_of(o, o->take, round, r);
+        struct sl_slot *slot = slot_of(o, o->take, round, r);
 
-        slot->there = sl_add_recv_wire(o->s, RECVS, r, renew(o, slot, len), len, o->code->up_to,
-                                       slot->reader);
+        slot->there = sl_add_recv_wire(o->s, RECVS, r, sl_slot_renew(slot, o->code, len), len,
+                                       o->code->up_to, slot->reader);
     }
 }
 
@@ -139,10 +122,10 @@ static uint32_t sum(struct oneshot *o, uint64_t round, struct sl_place to, uint3
 {
     uint32_t rank = o->shape->rank, size = o->shape->size, step = free;
     uint64_t len = piece_len(o, rank, round);
-    const struct slot *own = slot_of(o, o->give, round, rank);
+    const struct sl_slot *own = slot_of(o, o->give, round, rank);
 
     for (uint32_t r = 0; r < size; r++) {
-        struct slot *slot = slot_of(o, r == rank ? o->give : o->take, round, r);
+        struct sl_slot *slot = slot_of(o, r == rank ? o->give : o->take, round, r);
         uint32_t before = step;
 
         if (r == 0)
@@ -164,12 +147,12 @@ static uint32_t publish(struct oneshot *o, uint64_t round, struct sl_place from,
 {
     uint32_t rank = o->shape->rank, size = o->shape->size;
     uint64_t len = piece_len(o, rank, round), tile = tile_of(o, rank, round);
-    struct slot *slot = slot_of(o, o->done, round, rank);
+    struct sl_slot *slot = slot_of(o, o->done, round, rank);
     uint32_t *sent = &o->sent[round % AHEAD * size], stream = owners_stream(o, rank);
     bool summed = o->shape->coll == SL_ALLREDUCE;
 
     slot->there = sl_add_encode(o->s, summed ? REDUCE : GIVE, SL_CODE_RUNNER, from,
-                                renew(o, slot, len), len, o->code->up_to, there);
+                                sl_slot_renew(slot, o->code, len), len, o->code->up_to, there);
     sl_in_stream(o->s, summed ? 1 : 0, stream, tile);
     sl_add_dep(o->s, slot->reader);
     for (uint32_t p = 0; p < size; p++)
@@ -193,12 +176,12 @@ static void collect(struct oneshot *o, uint64_t round)
     for (uint32_t i = 1; i < shape->size; i++) {
         uint32_t p = (shape->rank + shape->size - i) % shape->size;
         uint64_t len = piece_len(o, p, round);
-        struct slot *slot = slot_of(o, o->done, round, p);
+        struct sl_slot *slot = slot_of(o, o->done, round, p);
 
         if (len == 0)
             continue;
-        slot->there = sl_add_recv_wire(o->s, RECVS, p, renew(o, slot, len), len, o->code->up_to,
-                                       slot->reader);
+        slot->there = sl_add_recv_wire(o->s, RECVS, p, sl_slot_renew(slot, o->code, len), len,
+                                       o->code->up_to, slot->reader);
         slot->reader = sl_add_decode(o->s, TAKE, SL_CODE_RUNNER, &slot->wire,
                                      sl_out(piece_at(o, p, round)), len, slot->there);
         sl_in_stream(o->s, 0, owners_stream(o, p), tile_of(o, p, round));
@@ -213,7 +196,7 @@ static void place(struct oneshot *o, uint64_t round)
 
     for (uint32_t i = 1; i < shape->size; i++) {
         uint32_t r = (shape->rank + shape->size - i) % shape->size;
-        struct slot *slot = slot_of(o, o->take, round, r);
+        struct sl_slot *slot = slot_of(o, o->take, round, r);
 
         slot->reader = sl_add_decode(o->s, TAKE, SL_CODE_RUNNER, &slot->wire,
                                      sl_out(piece_at(o, r, round)), len, slot->there);
@@ -271,46 +254,20 @@ static void build_rounds(struct oneshot *o)
                     sl_out(o->shape->rank * o->stride), o->shard, SL_NO_DEP);
 }
 
-/* Elements of a piece: whole tiles, so many that a shard is some pieces that overlap. */
-static uint64_t piece_of(const struct oneshot *o)
-{
-    uint64_t piece = sl_ceil_div(o->shard, AHEAD), tile = o->code->tile;
-
-    piece = sl_min(sl_max(piece, PIECE_LEAST), PIECE);
-    if (o->shape->chunk != 0)
-        piece = o->shape->chunk;
-    piece = sl_max(piece, sl_ceil_div(o->shard, PIECES_MOST));
-    return sl_min(sl_ceil_div(piece, tile), sl_ceil_div(o->shard, tile)) * tile;
-}
-
 static void cut(struct oneshot *o)
 {
     const struct sl_shape *shape = o->shape;
-    uint64_t tile = o->code->tile;
-
     o->shard = o->stride = shape->count;
     if (shape->coll == SL_ALLREDUCE) {
-        o->stride = sl_ceil_div(sl_ceil_div(shape->count, shape->size), tile) * tile;
+        o->stride = sl_code_shard(shape);
         o->shard = sl_min(o->stride, shape->count);
     }
-    o->tiles = sl_ceil_div(o->shard, tile);
-    o->piece = piece_of(o);
+    o->tiles = sl_ceil_div(o->shard, o->code->tile);
+    o->piece = sl_code_piece(shape, o->shard, AHEAD);
     o->rounds = sl_ceil_div(o->shard, o->piece);
     o->s->wide_tmp = shape->esize != sizeof(float);
     if (shape->coll == SL_ALLREDUCE || (shape->coll == SL_REDUCE_SCATTER && o->s->wide_tmp))
         o->s->tmp_count = SUMS * o->piece;
-}
-
-/* A place of the wire for each slot that is used. */
-static void take_slots(struct oneshot *o, struct slot *slots, bool used, uint64_t len)
-{
-    uint64_t rounds = sl_min(AHEAD, o->rounds);
-
-    for (uint32_t i = 0; i < AHEAD * o->shape->size; i++) {
-        if (used && i < rounds * o->shape->size)
-            slots[i].wire = sl_wire_take(o->s, len);
-        slots[i].reader = SL_NO_DEP;
-    }
 }
 
 static int build(const struct sl_shape *shape, struct sl_schedule *out)
@@ -333,15 +290,19 @@ static int build(const struct sl_shape *shape, struct sl_schedule *out)
     o.take = o.give + slots;
     o.done = o.take + slots;
     for (size_t i = 0; i < slots; i++)
-        o.sent[i] = SL_NO_DEP;
+        o.sent[i] = o.give[i].reader = o.take[i].reader = o.done[i].reader = SL_NO_DEP;
     for (unsigned i = 0; i < SUMS; i++)
         o.read[i] = SL_NO_DEP;
     cut(&o);
     uint64_t len = o.code->bytes(o.code, sl_min(o.piece, o.shard));
+    uint64_t used = sl_min(AHEAD, o.rounds) * shape->size;
 
-    take_slots(&o, o.give, shape->coll != SL_ALL_GATHER, len);
-    take_slots(&o, o.take, shape->coll != SL_ALL_GATHER, len);
-    take_slots(&o, o.done, shape->coll == SL_ALLREDUCE || shape->coll == SL_ALL_GATHER, len);
+    if (shape->coll != SL_ALL_GATHER) {
+        sl_slots_take(out, o.give, used, len);
+        sl_slots_take(out, o.take, used, len);
+    }
+    if (shape->coll == SL_ALLREDUCE || shape->coll == SL_ALL_GATHER)
+        sl_slots_take(out, o.done, used, len);
     build_rounds(&o);
     free(o.give);
     free(o.sent);

@@ -227,6 +227,8 @@ uint32_t sl_shape_hash(const struct sl_shape *shape, const char *algo)
         hash = hash_word(hash, shape->speed[i]);
     if (shape->code != NULL)
         hash = hash_word(hash, shape->code->mark);
+    if (shape->inner != NULL)
+        hash = hash_word(hash, shape->inner->mark);
     hash ^= hash >> 33;
     hash *= UINT64_C(0xff51afd7ed558ccd);
     hash ^= hash >> 33;

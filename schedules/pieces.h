@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pieces of encodings under way, and the places of the wire that they use in turns. */
+#ifndef SL_SCHEDULES_PIECES_H
+#define SL_SCHEDULES_PIECES_H
+
+#include "schedules/build.h"
+
+#define SL_PIECE_MOST 65536  /* elements: 256 KiB of f32, which stay in a second-level cache */
+#define SL_PIECE_LEAST 16384 /* so much is worth a message of its own */
+#define SL_PIECES_MOST 1024  /* of what is cut: limits the steps */
+
+/* Elements of a piece of so many: whole tiles, a `parts`-th of them or so, so that they overlap. */
+static inline uint64_t sl_code_piece(const struct sl_shape *shape, uint64_t count, uint64_t parts)
+{
+    uint64_t piece = sl_ceil_div(count, parts), tile = shape->code->tile;
+
+    piece = sl_min(sl_max(piece, SL_PIECE_LEAST), SL_PIECE_MOST);
+    if (shape->chunk != 0)
+        piece = shape->chunk;
+    piece = sl_max(piece, sl_ceil_div(count, SL_PIECES_MOST));
+    return sl_min(sl_ceil_div(piece, tile), sl_ceil_div(count, tile)) * tile;
+}
+
+/* Elements of a shard of a vector: whole tiles, as each rank's. */
+static inline uint64_t sl_code_shard(const struct sl_shape *shape)
+{
+    uint64_t tile = shape->code->tile;
+
+    return sl_ceil_div(sl_ceil_div(shape->count, shape->size), tile) * tile;
+}
+
+/* A place of the wire. */
+struct sl_slot {
+    struct sl_wire wire;
+    uint32_t there;  /* step that put bytes there */
+    uint32_t reader; /* step that read them last; SL_NO_DEP: none yet */
+};
+
+/* Takes a place for so many bytes for each of the slots. */
+static inline void sl_slots_take(struct sl_schedule *s, struct sl_slot *slots, uint64_t count,
+                                 uint64_t len)
+{
+    for (uint64_t i = 0; i < count; i++)
+        slots[i].wire = sl_wire_take(s, len);
+}
+
+/* Makes the slot one for so many elements. */
+static inline struct sl_wire *sl_slot_renew(struct sl_slot *slot, const struct sl_code *code,
+                                            uint64_t count)
+{
+    slot->wire.len = code->bytes(code, count);
+    slot->wire.from = SL_NO_DEP;
+    return &slot->wire;
+}
+
+#endif
