@@ -12,10 +12,17 @@ void sl_coding_put(struct sl_coding *coding)
         coding->free(coding);
 }
 
-static const struct sl_algo *algo_of(enum sl_coll coll)
+/* Several hosts with the same number of ranks, more than one. */
+static bool hosts_are_even(const struct sluice_comm *comm)
+{
+    return comm->host_count > 1 && comm->most_local > 1 &&
+           comm->most_local * comm->host_count == comm->size;
+}
+
+static const struct sl_algo *algo_of(const struct sluice_comm *comm, enum sl_coll coll)
 {
     for (const struct sl_algo *const *a = sl_coded_algos; *a != NULL; a++)
-        if (((*a)->colls & 1u << coll) != 0)
+        if (((*a)->colls & 1u << coll) != 0 && (!(*a)->needs_hosts || hosts_are_even(comm)))
             return *a;
     return NULL;
 }
@@ -29,9 +36,10 @@ static uint64_t bytes_of(const struct sluice_comm *comm, const struct sl_call *c
 }
 
 bool sl_coding_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
-                      const struct sl_call *call, struct sl_runner **runner, struct sl_recipe *out)
+                      const struct sl_call *call, struct sl_runner *runners[2],
+                      struct sl_recipe *out)
 {
-    const struct sl_algo *algo = algo_of(call->coll);
+    const struct sl_algo *algo = algo_of(comm, call->coll);
     bool sums = sl_coll_reduces(call->coll);
     const struct sl_code *code;
 
@@ -42,9 +50,15 @@ bool sl_coding_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
     code = coding->code(coding, call->dtype, sums);
     if (code == NULL)
         return false;
-    *runner = coding->runner;
-    *out = (struct sl_recipe){
-        .algo = algo, .runners = runner, .runner_count = 1, .coding = coding, .code = code};
+    runners[SL_CODE_RUNNER - 1] = coding->runner;
+    runners[SL_INNER_RUNNER - 1] = coding->inner_runner;
+    *out =
+        (struct sl_recipe){.algo = algo,
+                           .runners = runners,
+                           .runner_count = algo->needs_hosts ? 2 : 1,
+                           .coding = coding,
+                           .code = code,
+                           .inner = algo->needs_hosts ? coding->inner(coding, call->dtype) : NULL};
     return true;
 }
 
@@ -57,6 +71,11 @@ void sl_comm_set_coding(struct sluice_comm *comm, struct sl_coding *coding)
     sl_coding_put(before);
 }
 
+static const struct sl_code *code_of(const struct sl_plan *plan, const struct sl_step *step)
+{
+    return step->runner == SL_INNER_RUNNER ? plan->shape.inner : plan->shape.code;
+}
+
 void sl_coding_extents(const struct sl_plan *plan, struct sl_coding_extent *extents)
 {
     uint32_t tile = plan->shape.code->tile;
@@ -67,7 +86,7 @@ void sl_coding_extents(const struct sl_plan *plan, struct sl_coding_extent *exte
         struct sl_coding_extent *extent = &extents[step->stage];
         uint64_t end = step->tile + (step->count + tile - 1) / tile;
 
-        if (sl_step_row(step)->work != SL_WORK_ENCODE)
+        if (sl_step_row(step)->work != SL_WORK_ENCODE || code_of(plan, step)->exact)
             continue;
         sl_assert(step->stage < SL_CODING_STAGES);
         if (extent->count == 0)

@@ -20,10 +20,12 @@ struct sl_coding_extent {
 /* Whoever makes one embeds it. */
 struct sl_coding {
     uint32_t users; /* who makes it is the first */
-    struct sl_runner *runner;
+    /* by the code, and of what is sent within hosts where ranks are on several */
+    struct sl_runner *runner, *inner_runner;
     uint64_t min_bytes; /* of the larger of in and out; what is less is sent as it is */
     /* Of elements of that type, which are summed or not; NULL: they are sent as they are. */
     const struct sl_code *(*code)(struct sl_coding *coding, enum sluice_dtype dtype, bool sums);
+    const struct sl_code *(*inner)(struct sl_coding *coding, enum sluice_dtype dtype);
     /* What a persistent operation keeps, by the tiles of each stage; NULL: nothing. */
     int (*keep)(struct sl_coding *coding, const struct sl_coding_extent *extents, void **state);
     void (*forget)(void *state);
@@ -43,15 +45,16 @@ static inline struct sl_coding *sl_coding_get(struct sl_coding *coding)
 void sl_coding_put(struct sl_coding *coding);
 
 /* The recipe of this call; false: it goes as it is. The same on all ranks with the same coding.
- * runner: room for the recipe's. */
+ * runners: room for the recipe's. */
 bool sl_coding_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
-                      const struct sl_call *call, struct sl_runner **runner, struct sl_recipe *out);
+                      const struct sl_call *call, struct sl_runner *runners[2],
+                      struct sl_recipe *out);
 
 /* Has the calls of comm that come go by coding, which is counted for it. NULL: they go as they
  * are. What is under way goes on. */
 void sl_comm_set_coding(struct sluice_comm *comm, struct sl_coding *coding);
 
-/* The tiles that each stage of the plan encodes. */
+/* The tiles that each stage of the plan encodes so that something is lost. */
 void sl_coding_extents(const struct sl_plan *plan, struct sl_coding_extent *extents);
 
 /* An operation of a plan with a coding has ended well. */

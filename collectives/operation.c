@@ -84,7 +84,7 @@ int sl_operation_set_coding(struct sluice_operation *operation, struct sl_coding
 {
     static const struct sl_recipe as_it_is;
     struct sluice_operation before = *operation;
-    struct sl_runner *runner;
+    struct sl_runner *runners[2];
     struct sl_recipe recipe;
 
     if (before.plan->busy != 0)
@@ -93,7 +93,7 @@ int sl_operation_set_coding(struct sluice_operation *operation, struct sl_coding
     operation->plan = NULL;
     operation->state = NULL;
     operation->forget = NULL;
-    bool coded = sl_coding_recipe(coding, operation->comm, &before.plan->call, &runner, &recipe);
+    bool coded = sl_coding_recipe(coding, operation->comm, &before.plan->call, runners, &recipe);
     int err = take_plan(operation, &before.plan->call, coded ? &recipe : &as_it_is);
 
     if (err != 0) {

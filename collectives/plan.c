@@ -302,6 +302,15 @@ static void place_in_windows(struct sl_plan *plan)
     plan->win_ahead = one_way && plan->win_size == SL_WIN_IN_SLOT;
 }
 
+/* Parameters that are told apart are those of both codes. */
+static uint32_t mark_of(const struct sl_shape *shape)
+{
+    if (shape->code == NULL || shape->inner == NULL)
+        return shape->code != NULL ? shape->code->mark : 0;
+    return sl_code_mark(sl_code_mark_name(shape->code->mark),
+                        shape->code->mark ^ shape->inner->mark * UINT32_C(0x9e3779b1) >> 8);
+}
+
 static void sign(struct sl_plan *plan, bool kept)
 {
     const struct sl_call *call = &plan->call;
@@ -315,7 +324,7 @@ static void sign(struct sl_plan *plan, bool kept)
         .op = call->op,
         .root = call->root,
         .count = call->count,
-        .code = plan->shape.code != NULL ? plan->shape.code->mark : 0,
+        .code = mark_of(&plan->shape),
     };
 }
 
@@ -329,6 +338,7 @@ static void take_runners(struct sl_plan *plan, const struct sl_recipe *recipe)
         plan->runners[i] = recipe->runners[i];
     plan->coding = sl_coding_get(recipe->coding);
     plan->shape.code = recipe->code;
+    plan->shape.inner = recipe->inner;
 }
 
 /* A runner for each step that names or needs one. */
@@ -362,13 +372,13 @@ static int create(struct sluice_comm *comm, const struct sl_call *call,
                   struct sl_plan **out)
 {
     struct sl_plan *plan = calloc(1, sizeof(*plan));
-    struct sl_runner *runner;
+    struct sl_runner *runners[2];
     struct sl_recipe coded;
     int err = -ENOMEM;
 
     if (plan == NULL)
         goto err_memory;
-    if (recipe == NULL && sl_coding_recipe(comm->coding, comm, call, &runner, &coded))
+    if (recipe == NULL && sl_coding_recipe(comm->coding, comm, call, runners, &coded))
         recipe = &coded;
     sl_list_init(&plan->spare);
     sl_list_init(&plan->lru);

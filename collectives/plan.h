@@ -23,11 +23,11 @@ struct sl_call {
 
 /* How a plan is made otherwise than by the call alone. */
 struct sl_recipe {
-    const struct sl_algo *algo;       /* NULL: the selector's choice */
-    struct sl_runner *const *runners; /* steps name them from 1 on; lent for the plan's life */
-    uint32_t runner_count;            /* at most SL_RUNNERS_MAX */
-    struct sl_coding *coding;         /* code.h: counted for the plan; NULL: none */
-    const struct sl_code *code;       /* of it */
+    const struct sl_algo *algo;         /* NULL: the selector's choice */
+    struct sl_runner *const *runners;   /* steps name them from 1 on; lent for the plan's life */
+    uint32_t runner_count;              /* at most SL_RUNNERS_MAX */
+    struct sl_coding *coding;           /* code.h: counted for the plan; NULL: none */
+    const struct sl_code *code, *inner; /* of it; inner NULL: none */
 };
 
 #define SL_RUNNERS_MAX 4

@@ -28,22 +28,31 @@ static const struct sl_codec_code *code_of(const struct sl_code_runner *runner,
     return NULL;
 }
 
+static bool is_exact(const struct sl_code_runner *runner)
+{
+    return (runner->codec->flags & SL_CODEC_LOSSLESS) != 0;
+}
+
 const struct sl_code *sl_code_runner_code(const struct sl_code_runner *runner,
                                           enum sluice_dtype dtype, bool sums)
 {
     const struct sl_codec_code *code = code_of(runner, dtype);
-    bool exact = (runner->codec->flags & SL_CODEC_LOSSLESS) != 0;
 
-    return code == NULL || (exact && sums && dtype != SLUICE_F32) ? NULL : &code->base;
+    return code == NULL || (is_exact(runner) && sums && dtype != SLUICE_F32) ? NULL : &code->base;
 }
 
-/* The elements side of a job: its spec, and how many bytes an element has. */
+/* The spec of a job whose elements are those of the call, or wide. Encodings are the same for both,
+ * but for those that have the elements' own bytes. */
 static const struct sl_codec_spec *spec_of(const struct sl_code_runner *runner,
                                            const struct sl_work *work, bool wide)
 {
-    const struct sl_codec_code *code = code_of(runner, wide ? SLUICE_F32 : work->dtype);
+    return &code_of(runner, wide && !is_exact(runner) ? SLUICE_F32 : work->dtype)->spec;
+}
 
-    return code != NULL ? &code->spec : NULL;
+/* Such bytes become floats by adding them to nothing. */
+static bool adds_to_nothing(const struct sl_code_runner *runner, const struct sl_work *work)
+{
+    return work->dst_wide && is_exact(runner) && work->dtype != SLUICE_F32;
 }
 
 static struct sl_codec_at at_of(const struct sl_work *work)
@@ -88,6 +97,9 @@ static int encode(struct sl_code_runner *runner, const struct sl_work *work, uin
     struct sl_codec_at at = at_of(work);
     float *residual = sl_code_state_at(work->state, work->stage, work->tile, work->count);
 
+    if (work->src_wide && is_exact(runner) && work->dtype != SLUICE_F32)
+        return sl_fail(-ENOTSUP, "%s has no bytes for sums of %s", codec->name,
+                       sluice_dtype_name(work->dtype));
     if (codec->size(spec, work->count) > work->dst_len)
         return sl_fail(-EMSGSIZE, "%zu bytes have no room for %llu elements by %s", work->dst_len,
                        (unsigned long long)work->count, codec->name);
@@ -108,7 +120,10 @@ static int decode(const struct sl_code_runner *runner, const struct sl_work *wor
     const struct sl_codec_spec *spec = spec_of(runner, work, work->dst_wide);
     struct sl_codec_at at = at_of(work);
 
-    return runner->codec->decode(spec, &at, work->src, work->src_len, work->count, work->dst);
+    if (!adds_to_nothing(runner, work))
+        return runner->codec->decode(spec, &at, work->src, work->src_len, work->count, work->dst);
+    memset(work->dst, 0, work->dst_len);
+    return runner->codec->decode_add(spec, &at, work->src, work->src_len, work->count, work->dst);
 }
 
 static int decode_reduce(const struct sl_code_runner *runner, const struct sl_work *work)
@@ -192,6 +207,7 @@ void sl_code_runner_init(struct sl_code_runner *runner, const struct sl_codec_sp
             (struct sl_code){.bytes = code_bytes,
                              .tile = SL_TILE,
                              .up_to = (runner->codec->flags & SL_CODEC_FIXED) == 0,
+                             .exact = (runner->codec->flags & SL_CODEC_LOSSLESS) != 0,
                              .mark = sl_code_mark(spec->id, hash ^ hash >> 16)};
         runner->codes[i].spec = *spec;
         runner->codes[i].spec.dtype = (uint8_t)dtypes[i];

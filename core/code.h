@@ -15,6 +15,7 @@ struct sl_code {
     uint64_t (*bytes)(const struct sl_code *code, uint64_t count);
     uint32_t tile; /* elements: what is encoded apart is whole tiles, but for the last ones */
     bool up_to;    /* how many bytes there are is known once they are encoded */
+    bool exact;    /* nothing is lost: decoded they are what they were */
     /* The same on ranks with the same codec and parameters, and on no others, as far as 24 bits of
      * a hash can tell; above them a number for the codec's name. Never 0, which stands for none. */
     uint32_t mark;

@@ -16,6 +16,7 @@
 
 #define MIN_BYTES (64 * SL_KIB)
 #define TEXT_MAX 256
+#define INSIDE_MAX 32
 
 _Static_assert(SL_CODING_STAGES == SL_CODE_STAGES &&
                    sizeof(struct sl_coding_extent) == sizeof(struct sl_code_extent),
@@ -23,12 +24,13 @@ _Static_assert(SL_CODING_STAGES == SL_CODE_STAGES &&
 
 struct compression {
     struct sl_coding base;
-    struct sl_code_runner runner;
+    struct sl_code_runner runner, inner;
 };
 
 /* A setting, taken apart. */
 struct setting {
-    char codec[TEXT_MAX]; /* what is for the codec */
+    char codec[TEXT_MAX];    /* what is for the codec */
+    char inside[INSIDE_MAX]; /* codec within hosts */
     int64_t min_bytes;
     bool feedback, measure;
 };
@@ -51,7 +53,8 @@ static int parse_switch(const char *key, const char *value, bool *out)
 /* One "key=value" of the text, if it is not the codec's own. 1: it is. */
 static int parse_item(const char *item, struct setting *out)
 {
-    static const char min[] = "min=", feedback[] = "feedback=", measure[] = "measure=";
+    static const char min[] = "min=", feedback[] = "feedback=", measure[] = "measure=",
+                      inside[] = "inside=";
 
     if (strncmp(item, min, strlen(min)) == 0)
         return sl_parse_bytes(item + strlen(min), &out->min_bytes);
@@ -59,6 +62,10 @@ static int parse_item(const char *item, struct setting *out)
         return parse_switch("feedback", item + strlen(feedback), &out->feedback);
     if (strncmp(item, measure, strlen(measure)) == 0)
         return parse_switch("measure", item + strlen(measure), &out->measure);
+    if (strncmp(item, inside, strlen(inside)) == 0) {
+        snprintf(out->inside, sizeof(out->inside), "%s", item + strlen(inside));
+        return 0;
+    }
     return 1;
 }
 
@@ -68,7 +75,7 @@ static int parse(const char *text, struct setting *out)
     char copy[TEXT_MAX], *rest = copy, *item;
     char mark = ':';
 
-    *out = (struct setting){.min_bytes = MIN_BYTES};
+    *out = (struct setting){.min_bytes = MIN_BYTES, .inside = "raw"};
     if (strlen(text) >= sizeof(copy))
         return sl_fail(-EINVAL, "%zu characters are too many to ask for compression", strlen(text));
     memcpy(copy, text, strlen(text) + 1);
@@ -95,6 +102,11 @@ static const struct sl_code *code_for(struct sl_coding *coding, enum sluice_dtyp
     return sl_code_runner_code(&of(coding)->runner, dtype, sums);
 }
 
+static const struct sl_code *inner_for(struct sl_coding *coding, enum sluice_dtype dtype)
+{
+    return sl_code_runner_code(&of(coding)->inner, dtype, false);
+}
+
 static int keep(struct sl_coding *coding, const struct sl_coding_extent *extents, void **state)
 {
     struct sl_code_extent copy[SL_CODE_STAGES];
@@ -116,7 +128,7 @@ static void free_compression(struct sl_coding *coding)
 
 int sl_compression_create(const char *text, struct sl_coding **out)
 {
-    struct sl_codec_spec spec;
+    struct sl_codec_spec spec, inside;
     struct setting setting;
     struct compression *made;
     int err;
@@ -126,6 +138,7 @@ int sl_compression_create(const char *text, struct sl_coding **out)
         return 0;
     err = parse(text, &setting);
     err = err ?: sl_codec_parse(setting.codec, &spec);
+    err = err ?: sl_codec_parse(setting.inside, &inside);
     if (err != 0)
         return err;
     if (spec.dtype != SLUICE_F32)
@@ -139,11 +152,14 @@ int sl_compression_create(const char *text, struct sl_coding **out)
     if (made == NULL)
         return sl_fail(-ENOMEM, "no memory to compress");
     sl_code_runner_init(&made->runner, &spec);
+    sl_code_runner_init(&made->inner, &inside);
     made->runner.measure = setting.measure;
     made->base = (struct sl_coding){.users = 1,
                                     .runner = &made->runner.base,
+                                    .inner_runner = &made->inner.base,
                                     .min_bytes = (uint64_t)setting.min_bytes,
                                     .code = code_for,
+                                    .inner = inner_for,
                                     .keep = setting.feedback ? keep : NULL,
                                     .forget = sl_code_state_destroy,
                                     .free = free_compression};

@@ -404,6 +404,7 @@ static int build(const struct sl_shape *shape, struct sl_schedule *out)
 const struct sl_algo sl_algo_oneshot_hosts = {
     .name = "oneshot_hosts",
     .colls = SL_BIT(SL_ALLREDUCE),
+    .needs_hosts = true,
     .source = "",
     .build = build,
 };

@@ -145,6 +145,7 @@ struct sl_algo {
     const char *name;   /* as in SLUICE_ALGO */
     uint32_t colls;     /* bit 1 << enum sl_coll */
     bool needs_windows; /* all ranks on one host with windows (hier: on each host) */
+    bool needs_hosts;   /* several, with the same number of ranks, more than one each */
     bool needs_unequal; /* pays only where the ranks' links are not alike; builds without, too */
     const char *source; /* the paper, or "" */
     /* 0; -ENOTSUP: this shape is not for it (the sentence says why); -ENOMEM. */

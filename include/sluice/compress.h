@@ -13,6 +13,8 @@
  * - feedback=on     error feedback: what the codec loses of an element is added to it the next
  *                   time. For persistent operations, which alone know what comes again; in
  *                   other calls nothing is kept.
+ * - inside=CODEC    within hosts, for an allreduce of several hosts with as many ranks each: raw
+ *                   where it is not said. Between hosts then goes the sum of each.
  * - measure=on      decodes what was encoded, for the error in the report. Costs time.
  * - the codec's own sluice-compress(1) lists them.
  *

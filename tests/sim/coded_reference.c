@@ -94,6 +94,40 @@ static void put(const struct coded_reference *ref, const float *from, size_t n, 
     sl_elements_narrow(ref->spec.dtype, from, n, (char *)out + at * esize(ref));
 }
 
+static uint32_t rank_at(const struct coded_reference *ref, uint32_t host, uint32_t local)
+{
+    return ref->dealt ? local * ref->hosts + host : host * (ref->ranks / ref->hosts) + local;
+}
+
+/* Within a host nothing is lost. Each host's sum is encoded by its rank with the owner's place. */
+static void summed_by_hosts(const struct coded_reference *ref, uint32_t turn, uint64_t tile,
+                            uint32_t place, const void *const *ins, size_t n, float *sum)
+{
+    uint64_t first = tile * SL_TILE;
+    float part[SL_TILE], coded[SL_TILE], factor = 1.0f / (float)ref->ranks;
+
+    for (uint32_t host = 0; host < ref->hosts; host++) {
+        uint32_t sender = rank_at(ref, host, place / ref->hosts);
+        struct sl_codec_at at = {.first = first, .stream = ref->ranks + sender, .step = turn};
+        float *residual = ref->feedback ? ref->residuals[sender] + first : NULL;
+
+        memset(part, 0, sizeof(part));
+        for (uint32_t local = 0; local < ref->ranks / ref->hosts; local++) {
+            const char *in = ins[rank_at(ref, host, local)];
+            float x[SL_TILE];
+
+            sl_elements_widen(ref->spec.dtype, in + first * esize(ref), n, x);
+            for (size_t i = 0; i < n; i++)
+                part[i] = local == 0 ? x[i] : part[i] + x[i];
+        }
+        through(ref, SLUICE_F32, &at, part, n, residual, coded);
+        for (size_t i = 0; i < n; i++)
+            sum[i] = host == 0 ? coded[i] : sum[i] + coded[i];
+    }
+    for (size_t i = 0; ref->op == SLUICE_AVG && i < n; i++)
+        sum[i] *= factor;
+}
+
 /* An owner has whole tiles. */
 static void allreduce(const struct coded_reference *ref, uint32_t turn, const void *const *ins,
                       void *const *outs)
@@ -105,10 +139,16 @@ static void allreduce(const struct coded_reference *ref, uint32_t turn, const vo
     for (uint64_t t = 0; t < tiles; t++) {
         uint64_t first = t * SL_TILE;
         size_t n = ref->count - first < SL_TILE ? ref->count - first : SL_TILE;
-        struct sl_codec_at at = {
-            .first = first, .stream = ref->ranks + (uint32_t)(t / shard), .step = turn};
+        uint32_t owner = (uint32_t)(t / shard), stream = ref->ranks + owner;
 
-        summed(ref, turn, t, ins, first, n, sum);
+        if (ref->hosts > 1) {
+            summed_by_hosts(ref, turn, t, owner, ins, n, sum);
+            stream = 2 * ref->ranks + rank_at(ref, owner % ref->hosts, owner / ref->hosts);
+        } else {
+            summed(ref, turn, t, ins, first, n, sum);
+        }
+        struct sl_codec_at at = {.first = first, .stream = stream, .step = turn};
+
         through(ref, SLUICE_F32, &at, sum, n, ref->feedback ? ref->owners + first : NULL, coded);
         for (uint32_t r = 0; r < ref->ranks; r++)
             put(ref, coded, n, outs[r], first);

@@ -212,6 +212,10 @@ static void draw(struct run *r, uint64_t seed)
     ref->count = sl_rng_range(&rng, 1, sl_rng_chance(&rng, 2) ? COUNT_MAX : 5000);
     if (ref->coll != SL_ALLREDUCE && ref->coll != SL_BROADCAST)
         ref->count = ref->count / r->ranks + 1;
+    ref->hosts = 1;
+    if (ref->coll == SL_ALLREDUCE && r->ranks % 2 == 0 && r->ranks > 2 && sl_rng_chance(&rng, 2))
+        ref->hosts = r->ranks == 6 && sl_rng_chance(&rng, 2) ? 3 : 2;
+    ref->dealt = sl_rng_chance(&rng, 2);
     ref->feedback = r->kept && fixed && sl_rng_chance(&rng, 2);
     r->in_place = sl_rng_chance(&rng, 3);
     r->late = sl_rng_chance(&rng, 2);
@@ -374,13 +378,19 @@ static int check_report(const struct place *p, struct sluice_comm *comm)
     return err;
 }
 
+static uint32_t host_of(const struct run *r, uint32_t rank)
+{
+    return r->ref.dealt ? rank % r->ref.hosts : rank / (r->ranks / r->ref.hosts);
+}
+
 static void live(void *arg)
 {
     static struct sl_transport_ops complete;
     struct place *p = arg;
+    struct sl_config config = p->run->config;
     struct sl_comm_transport transport = {.ops = sl_transport_complete(&sl_sim_ops, &complete)};
     struct sl_comm_params params = {
-        .config = &p->run->config,
+        .config = &config,
         .clock = sl_sim_clock(p->run->sim),
         .seed = p->run->seed + p->rank,
         .idle = sl_sim_idle,
@@ -392,6 +402,7 @@ static void live(void *arg)
     bool other = p->run->mode == DIFFERS && p->rank == p->run->culprit;
     struct sluice_comm *comm = NULL;
 
+    snprintf(config.host_id, sizeof(config.host_id), "host%u", host_of(p->run, p->rank));
     p->result = sl_comm_create(p->exchange, &params, &comm);
     p->result = p->result ?: sluice_comm_set_compression(comm, other ? NULL : p->run->setting);
     if (p->result == 0 && p->run->late && comm->coding != NULL)
@@ -471,9 +482,10 @@ static bool run_seed(uint64_t seed, bool tell, bool trace, char *why, size_t cap
         printf("# rank %u: %d after %u starts: %s\n", i, places[i].result, places[i].started,
                places[i].text);
     if (tell)
-        printf("# %s of %" PRIu64 " %s by %s, %u ranks, %s%s, %s\n", sl_coll_name(r.ref.coll),
-               r.ref.count, sluice_dtype_name((enum sluice_dtype)r.ref.spec.dtype), r.setting,
-               r.ranks, r.kept ? "persistent" : "calls", r.in_place ? ", in place" : "",
+        printf("# %s of %" PRIu64 " %s by %s, %u ranks on %u hosts, %s%s, %s\n",
+               sl_coll_name(r.ref.coll), r.ref.count,
+               sluice_dtype_name((enum sluice_dtype)r.ref.spec.dtype), r.setting, r.ranks,
+               r.ref.hosts, r.kept ? "persistent" : "calls", r.in_place ? ", in place" : "",
                modes[r.mode]);
     coded_reference_fini(&r.ref);
     if (good)

@@ -125,6 +125,35 @@ static void sums_are_in_f32_and_averages_one_product(void **state)
         assert_int_equal(halves[i], sl_bf16_of(out[i]));
 }
 
+/* Within hosts the elements' own bytes may be sent, and summed in f32 all the same. */
+static void bytes_of_elements_are_summed_in_f32(void **state)
+{
+    uint16_t halves[N];
+    struct sl_work work;
+    uint64_t len;
+
+    (void)state;
+    begin("raw");
+    sl_elements_narrow(SLUICE_BF16, in, N, halves);
+    work = encodes(halves, 2, N);
+    work.dtype = SLUICE_BF16;
+    assert_int_equal(run(work, &len), 1);
+    assert_int_equal(len, 2 * N);
+    memset(out, 0x5c, sizeof(out));
+    work = decodes(SL_WORK_DECODE, out, N, len);
+    work.dtype = SLUICE_BF16;
+    work.dst_wide = true;
+    assert_int_equal(run(work, NULL), 1);
+    work.kind = SL_WORK_DECODE_REDUCE;
+    assert_int_equal(run(work, NULL), 1);
+    for (unsigned i = 0; i < N; i++)
+        assert_true(out[i] == 2 * sl_f32_of_bf16(halves[i]));
+    work = encodes(out, 4, N);
+    work.dtype = SLUICE_BF16;
+    work.src_wide = true;
+    assert_int_equal(run(work, NULL), -ENOTSUP);
+}
+
 static void a_runner_is_full_until_its_progress_is_called(void **state)
 {
     struct sl_work work = encodes(in, 4, N);
@@ -316,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_encoded_is_decoded_as_the_codec_does_it),
         cmocka_unit_test(sums_are_in_f32_and_averages_one_product),
+        cmocka_unit_test(bytes_of_elements_are_summed_in_f32),
         cmocka_unit_test(a_runner_is_full_until_its_progress_is_called),
         cmocka_unit_test(what_a_codec_cannot_do_is_refused),
         cmocka_unit_test(marks_differ_by_codec_and_by_parameter),
