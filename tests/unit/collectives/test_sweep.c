@@ -352,6 +352,38 @@ static int start_often(struct sluice_comm *comm, int rank)
     return err;
 }
 
+/* A setting that lacked memory has changed nothing; an operation goes as before. */
+static int compress(struct sluice_comm *comm, int rank)
+{
+    static float in[RANKS][N], out[RANKS][N];
+    struct sluice_operation *operation = NULL;
+    int err = 0;
+
+    for (int i = 0; i < N; i++)
+        in[rank][i] = 1;
+    for (int setting = 0; setting < 2; setting++) {
+        err = sluice_comm_set_compression(comm, "bq8:min=0,feedback=on");
+        if (err != 0 && (err != -ENOMEM || comm->coding != NULL))
+            return err;
+    }
+    for (int tries = 0; tries < 2 && operation == NULL; tries++)
+        err =
+            sluice_allreduce_init(comm, in[rank], out[rank], N, SLUICE_F32, SLUICE_SUM, &operation);
+    if (err != 0)
+        return err;
+    err = sluice_operation_set_compression(operation, "bq4:min=0,feedback=on");
+    if (err == -ENOMEM)
+        err = sluice_operation_set_compression(operation, "bq4:min=0,feedback=on");
+    err = err ?: sluice_start(operation, NULL);
+    if (err == -ENOMEM) /* connects the ranks, where nothing did before */
+        err = sluice_start(operation, NULL);
+    for (int i = 0; i < N && err == 0; i++)
+        if (out[rank][i] < 1.9f || out[rank][i] > 2.1f)
+            err = sl_fail(-EBADMSG, "element %d is %g", i, (double)out[rank][i]);
+    sluice_operation_free(operation);
+    return err;
+}
+
 static void communicators_are_made_or_not(void **state)
 {
     sweep(NULL, 10);
@@ -382,6 +414,12 @@ static void a_call_without_memory_can_be_made_again(void **state)
     sweep(sum, 8);
 }
 
+static void compression_is_set_or_not(void **state)
+{
+    (void)state;
+    sweep(compress, 15);
+}
+
 static void operations_are_made_or_not_and_take_no_memory_to_start(void **state)
 {
     sweep(start_often, 8);
@@ -396,6 +434,7 @@ int main(void)
         cmocka_unit_test(children_are_made_or_not),
         cmocka_unit_test(second_communicators_are_made_or_not),
         cmocka_unit_test(a_call_without_memory_can_be_made_again),
+        cmocka_unit_test(compression_is_set_or_not),
         cmocka_unit_test(operations_are_made_or_not_and_take_no_memory_to_start),
     };
 
