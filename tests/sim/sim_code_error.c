@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Laws of compressed collectives, by the real engine in simulated networks: the error of a result
+ * is that of as many encodings as its recipe has, whatever the number of ranks is. One encoding
+ * more than that fails here.
+ */
+#include "collectives/comm.h"
+#include "core/err.h"
+#include "lib/compress.h"
+#include "testing/sim/sim.h"
+
+#include "compress/codec.h"
+
+#include <sluice/compress.h>
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define RANKS_MAX 64
+#define LIMIT_NS (60 * SL_NS_PER_S)
+
+/* What all ranks call. */
+static struct {
+    enum sl_coll coll;
+    uint32_t ranks, hosts;
+    size_t count; /* as of the call */
+    char setting[64];
+} job;
+
+static struct sl_sim *sim;
+static float *ins[RANKS_MAX], *outs[RANKS_MAX];
+static int results[RANKS_MAX];
+static struct sl_exchange *exchanges[RANKS_MAX];
+
+static bool has_blocks(void)
+{
+    return job.coll == SL_REDUCE_SCATTER;
+}
+
+static size_t in_count(void)
+{
+    return job.count * (has_blocks() ? job.ranks : 1);
+}
+
+static size_t out_count(void)
+{
+    return job.count * (job.coll == SL_ALL_GATHER ? job.ranks : 1);
+}
+
+static void fill_gaussian(float *out, size_t count, uint64_t seed)
+{
+    struct sl_rng rng;
+
+    sl_rng_init(&rng, seed);
+    for (size_t i = 0; i < count; i++) {
+        double u = (double)(sl_rng_u64(&rng) >> 11) * 0x1p-53, v = (double)(sl_rng_u64(&rng) >> 11);
+
+        out[i] = (float)(sqrt(-2 * log(1 - u)) * cos(v * 0x1p-53 * 6.283185307179586));
+    }
+}
+
+static int call(struct sluice_comm *comm, uint32_t rank)
+{
+    switch (job.coll) {
+    case SL_ALLREDUCE:
+        return sluice_allreduce(comm, ins[rank], outs[rank], job.count, SLUICE_F32, SLUICE_SUM,
+                                NULL);
+    case SL_REDUCE_SCATTER:
+        return sluice_reduce_scatter(comm, ins[rank], outs[rank], job.count, SLUICE_F32, SLUICE_AVG,
+                                     NULL);
+    case SL_ALL_GATHER:
+        return sluice_all_gather(comm, ins[rank], outs[rank], job.count, SLUICE_F32, NULL);
+    default: return sluice_broadcast(comm, ins[rank], outs[rank], job.count, SLUICE_F32, 0, NULL);
+    }
+}
+
+static void live(void *arg)
+{
+    static struct sl_transport_ops complete;
+    uint32_t rank = (uint32_t)(uintptr_t)arg;
+    struct sl_comm_transport transport = {.ops = sl_transport_complete(&sl_sim_ops, &complete)};
+    struct sl_config config;
+    struct sl_comm_params params = {
+        .config = &config,
+        .clock = sl_sim_clock(sim),
+        .seed = rank,
+        .idle = sl_sim_idle,
+        .idle_arg = sl_sim_idle_arg(sim, rank),
+        .transports = &transport,
+        .transport_count = 1,
+    };
+    struct sluice_comm *comm = NULL;
+
+    sl_config_defaults(&config);
+    config.status_signal = SL_OFF;
+    config.tune = SL_TUNE_OFF;
+    snprintf(config.host_id, sizeof(config.host_id), "host%u", rank % job.hosts);
+    results[rank] = sl_comm_create(exchanges[rank], &params, &comm);
+    results[rank] = results[rank] ?: sluice_comm_set_compression(comm, job.setting);
+    results[rank] = results[rank] ?: call(comm, rank);
+    sluice_comm_destroy(comm);
+}
+
+static void run_ranks(void)
+{
+    struct sl_sim_meeting *meeting;
+    struct sl_sim_params params;
+
+    sl_sim_params_init(&params, job.ranks, 1);
+    sl_assert(sl_sim_create(&params, &sim) == 0);
+    sl_assert(sl_sim_meeting_create(sim, job.ranks, 2 * SL_NS_PER_S, &meeting) == 0);
+    for (uint32_t i = 0; i < job.ranks; i++) {
+        exchanges[i] = sl_sim_meeting_exchange(meeting, i, i);
+        sl_assert(sl_sim_spawn(sim, i, live, (void *)(uintptr_t)i) == 0);
+    }
+    assert_int_equal(sl_sim_run(sim, LIMIT_NS), 0);
+    for (uint32_t i = 0; i < job.ranks; i++)
+        assert_int_equal(results[i], 0);
+    sl_sim_meeting_destroy(meeting);
+    sl_sim_destroy(sim);
+}
+
+/* What element i of rank's result is without a codec. */
+static double exact(uint32_t rank, size_t i)
+{
+    double sum = 0;
+
+    if (job.coll == SL_ALL_GATHER)
+        return (double)ins[i / job.count][i % job.count];
+    if (job.coll == SL_BROADCAST)
+        return (double)ins[0][i];
+    for (uint32_t r = 0; r < job.ranks; r++)
+        sum += (double)ins[r][i + (has_blocks() ? rank * job.count : 0)];
+    return has_blocks() ? sum / job.ranks : sum;
+}
+
+/* Mean square of what the results lack, over that of what they should be. */
+static double error_of_results(void)
+{
+    double power = 0, error = 0;
+
+    for (uint32_t r = 0; r < job.ranks; r += has_blocks() ? 1 : job.ranks) {
+        for (size_t i = 0; i < out_count(); i++) {
+            double want = exact(r, i), lacks = (double)outs[r][i] - want;
+
+            power += want * want;
+            error += lacks * lacks;
+        }
+    }
+    return error / power;
+}
+
+static double run(enum sl_coll coll, uint32_t ranks, uint32_t hosts, const char *setting)
+{
+    job.coll = coll;
+    job.ranks = ranks;
+    job.hosts = hosts;
+    job.count = coll == SL_ALLREDUCE || coll == SL_BROADCAST ? (size_t)ranks * SL_TILE : SL_TILE;
+    snprintf(job.setting, sizeof(job.setting), "%s%cmin=1", setting,
+             strchr(setting, ':') != NULL ? ',' : ':');
+    for (uint32_t r = 0; r < ranks; r++) {
+        ins[r] = calloc(in_count(), sizeof(float));
+        outs[r] = calloc(out_count(), sizeof(float));
+        fill_gaussian(ins[r], in_count(), r + 1);
+    }
+    run_ranks();
+    double error = error_of_results();
+
+    for (uint32_t r = 1; r < ranks && !has_blocks(); r++)
+        assert_memory_equal(outs[0], outs[r], out_count() * sizeof(float));
+    for (uint32_t r = 0; r < ranks; r++) {
+        free(ins[r]);
+        free(outs[r]);
+    }
+    return error;
+}
+
+/* Of one encoding, by the codec alone. */
+static double error_of_one(const char *text)
+{
+    static float in[64 * SL_TILE], out[SL_TILE];
+    static _Alignas(64) unsigned char wire[8 * SL_TILE];
+    const struct sl_codec_at at = {0};
+    struct sl_codec_spec spec;
+    double power = 0, error = 0;
+
+    assert_int_equal(sl_codec_parse(text, &spec), 0);
+    const struct sl_codec *codec = sl_codec_by_id(spec.id);
+
+    fill_gaussian(in, 64 * SL_TILE, 99);
+    for (size_t tile = 0; tile < 64; tile++) {
+        const float *from = in + tile * SL_TILE;
+        size_t len = codec->encode(&spec, &at, from, SL_TILE, wire);
+
+        assert_int_equal(codec->decode(&spec, &at, wire, len, SL_TILE, out), 0);
+        for (size_t i = 0; i < SL_TILE; i++) {
+            power += (double)from[i] * from[i];
+            error += ((double)out[i] - from[i]) * ((double)out[i] - from[i]);
+        }
+    }
+    return error / power;
+}
+
+/* Errors of encodings add up, as they are independent. */
+static void check(enum sl_coll coll, uint32_t ranks, uint32_t hosts, const char *setting,
+                  double eps, double wanted)
+{
+    double error = run(coll, ranks, hosts, setting), encodings = error / eps;
+    char what[64];
+
+    snprintf(what, sizeof(what), "%s by %s%s", sl_coll_name(coll), setting,
+             hosts > 1 ? " on hosts" : "");
+    printf("# %-44s %2u ranks: %.3e, of %.2f encodings\n", what, ranks, error, encodings);
+    if (encodings < wanted * 0.93 || encodings > wanted * 1.07)
+        fail_msg("%s of %u ranks: %.3e is the error of %.2f encodings, not of %.2f", what, ranks,
+                 error, encodings, wanted);
+}
+
+static void an_allreduce_has_the_error_of_two_encodings_with_2_to_64_ranks(void **state)
+{
+    const char *const codecs[] = {"bq8", "bq4"};
+
+    (void)state;
+    for (size_t c = 0; c < SL_ARRAY_LEN(codecs); c++) {
+        double eps = error_of_one(codecs[c]);
+
+        for (uint32_t ranks = 2; ranks <= 64; ranks *= 2)
+            check(SL_ALLREDUCE, ranks, 1, codecs[c], eps, 2);
+    }
+}
+
+static void what_is_encoded_once_has_the_error_of_one(void **state)
+{
+    double eps = error_of_one("bq4");
+
+    (void)state;
+    for (uint32_t ranks = 2; ranks <= 32; ranks *= 4) {
+        check(SL_REDUCE_SCATTER, ranks, 1, "bq4", eps, 1);
+        check(SL_ALL_GATHER, ranks, 1, "bq4", eps, 1);
+        check(SL_BROADCAST, ranks, 1, "bq4", eps, 1);
+    }
+}
+
+static void hosts_of_several_ranks_add_no_error_but_that_within_them(void **state)
+{
+    double bq4 = error_of_one("bq4"), bq8 = error_of_one("bq8");
+
+    (void)state;
+    check(SL_ALLREDUCE, 8, 2, "bq4", bq4, 2);
+    check(SL_ALLREDUCE, 32, 4, "bq4", bq4, 2);
+    check(SL_ALLREDUCE, 32, 8, "bq8:inside=bq8", bq8, 3);
+    check(SL_ALLREDUCE, 16, 4, "bq8:inside=bq4", bq8, 2 + bq4 / bq8);
+}
+
+static void rounding_at_random_costs_twice_the_error(void **state)
+{
+    double eps = error_of_one("bq4:stochastic=on,seed=3");
+
+    (void)state;
+    check(SL_ALLREDUCE, 16, 1, "bq4:stochastic=on,seed=3", eps, 2);
+    assert_true(eps / error_of_one("bq4") > 1.7 && eps / error_of_one("bq4") < 2.3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_allreduce_has_the_error_of_two_encodings_with_2_to_64_ranks),
+        cmocka_unit_test(what_is_encoded_once_has_the_error_of_one),
+        cmocka_unit_test(hosts_of_several_ranks_add_no_error_but_that_within_them),
+        cmocka_unit_test(rounding_at_random_costs_twice_the_error),
+    };
+
+    return cmocka_run_group_tests_name("code_error", tests, NULL, NULL);
+}
