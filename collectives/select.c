@@ -3,6 +3,7 @@
  * names. */
 #include "collectives/select.h"
 
+#include "collectives/code.h"
 #include "core/err.h"
 #include "schedules/shares.h"
 
@@ -127,6 +128,8 @@ int sl_select_build_as(const struct sluice_comm *comm, const struct sl_algo *alg
 int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call, FILE *out)
 {
     const struct sl_algo *chosen;
+    struct sl_runner *runners[2];
+    struct sl_recipe coded;
     struct sl_shape shape;
     bool forced;
 
@@ -146,6 +149,9 @@ int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call
         comm->costs_source, comm->costs.shm.alpha, comm->costs.shm.beta, comm->costs.net.alpha,
         comm->costs.net.beta, comm->costs.sync, comm->costs.copy, comm->costs.reduce,
         comm->costs.ranks_per_core, comm->costs.ranks_per_core == 1 ? "" : "s");
+    if (sl_coding_recipe(comm->coding, comm, call, runners, &coded))
+        fprintf(out, "  but it is compressed, by %s; what follows is without that\n",
+                coded.algo->name);
     if (shape.speed != NULL)
         fprintf(out,
                 "  links: the slowest rank's deliver %.3f of the fastest's, all together %.3f\n",

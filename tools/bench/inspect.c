@@ -2,6 +2,7 @@
 /* --explain, --print-schedule. */
 #include "inspect.h"
 
+#include "collectives/code.h"
 #include "collectives/select.h"
 #include "colls.h"
 #include "sweep.h"
@@ -70,11 +71,20 @@ static int explain(struct inspection *in, const struct sb_row *row)
 
 static int print_one(struct inspection *in, const struct sb_row *row, const struct sl_call *call)
 {
+    struct sl_runner *runners[2];
     struct sl_schedule schedule;
+    struct sl_recipe coded;
     struct sl_shape shape;
+    int err;
 
     sl_call_shape(in->comm, call, &shape);
-    int err = sl_select_build(in->comm, &shape, &schedule);
+    if (sl_coding_recipe(in->comm->coding, in->comm, call, runners, &coded)) {
+        shape.code = coded.code;
+        shape.inner = coded.inner;
+        err = sl_select_build_as(in->comm, coded.algo, &shape, &schedule);
+    } else {
+        err = sl_select_build(in->comm, &shape, &schedule);
+    }
 
     if (err != 0)
         return err;
@@ -114,7 +124,12 @@ static int print_schedule(struct inspection *in, const struct sb_row *row)
 static int inspect_row(void *arg, const struct sb_row *row)
 {
     struct inspection *in = arg;
+    bool raw = row->codec == NULL || strcmp(row->codec, "raw") == 0;
+    int err =
+        row->codec != NULL ? sluice_comm_set_compression(in->comm, raw ? NULL : row->codec) : 0;
 
+    if (err != 0)
+        return err;
     return in->schedule ? print_schedule(in, row) : explain(in, row);
 }
 

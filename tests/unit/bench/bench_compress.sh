@@ -61,5 +61,18 @@ tap_case persistent_operations_by_codecs codecs 2 shm --persistent
 tap_case several_in_flight_by_codecs codecs 2 tcp -m 3
 tap_case sums_of_16_bit_elements_are_in_f32 half
 tap_case what_a_codec_is_not_for_is_exact others
+explained() {
+    "$bench" -n 2 --compress bq8 -b 1M -e 1M --explain >"$dir/out" 2>&1 && grep -q 'but it is compressed, by oneshot;' "$dir/out" || { cat "$dir/out"; return 1; }
+}
+
+# Four ranks on two hosts: a host's sum goes between them.
+hosts() {
+    timeout 100 "$bench" -n 4 --hosts 2 --compress bq8,bq4:inside=bq8 -d f32,bf16 -o sum,avg -b 768k -e 768k -i 2 -w 1 --csv "$dir/csv" >"$dir/out" 2>&1 ||
+        { cat "$dir/out"; return 1; }
+    lines bq8 0.4 0.7 1e-7 9e-5 8 && lines bq4:inside=bq8 0.1 0.4 1e-4 3e-2 8
+}
+
+tap_case an_allreduce_of_hosts_with_several_ranks hosts
+tap_case a_compressed_call_is_explained explained
 tap_case a_codec_from_the_environment_is_shown by_the_environment
 tap_done
