@@ -134,6 +134,21 @@ over_the_link() {
     [[ $share -ge 80 && $share -le 105 ]]
 }
 
+# What is encoded takes the time of its bytes: encoding, the link and decoding overlap. 8 MiB of f32 by bq8 are 2.1 MiB each way.
+encodings_over_the_link() {
+    local time wire share
+    start "$a" 0 10.77.0.1:7721 --compress bq8 -b 8M -e 8M -w 1 -i 5 -c 1 -v
+    start "$b" 1 10.77.0.1:7721 --compress bq8 -b 8M -e 8M -w 1 -i 5 -c 1 -v
+    ended 60
+    show
+    [[ ${statuses[0]} -eq 0 && ${statuses[1]} -eq 0 ]] || return 1
+    read -r time wire < <(awk '$1 == 8388608 { print $7, $12 }' "$dir/0")
+    [[ $wire -eq 2129920 ]] || { echo "$wire bytes were sent"; return 1; }
+    share=$(awk -v us="$time" -v mbit="$rate_mbit" -v wire="$wire" 'BEGIN { printf "%d", (us > 0) ? 100 * wire * 8 / us / mbit : 0 }')
+    echo "$share % of the link's rate"
+    [[ $share -ge 75 && $share -le 106 ]]
+}
+
 # checksums_are on|off OTHER PORT SETTING...: on both ends of a run between $a and OTHER, by addresses of the network.
 checksums_are() {
     local crc=$1 other=$2 root=10.77.0.1:$3 rank
@@ -218,6 +233,7 @@ a_pair_is_cut_off() {
 statuses=()
 tap_case a_run_over_ipv4_is_checked_and_reaches_the_rate_of_the_link over_the_link 10.77.0.1:7715
 tap_case a_run_over_ipv6_is_checked_and_reaches_the_rate_of_the_link over_the_link '[fd77::1]:7716'
+tap_case encodings_take_the_time_of_their_bytes encodings_over_the_link
 tap_case hosts_that_look_like_one_check_what_they_send hosts_that_look_like_one
 tap_case one_host_needs_no_checksums_on_any_of_its_addresses one_host_that_does_not_use_loopback
 tap_case a_lost_link_ends_both_ranks_in_time_and_each_names_the_other loses_the_link
