@@ -12,6 +12,7 @@
  * Source: B. Peng et al., "DeMo: decoupled momentum optimization", 2024.
  */
 #include "compress/bits.h"
+#include "compress/dct.h"
 #include "compress/dct_kernels.h"
 #include "compress/elements.h"
 #include "compress/kernels.h"
@@ -187,6 +188,26 @@ static bool get_places(struct sl_bits_in *bits, unsigned k, uint8_t place[CHUNK]
     return true;
 }
 
+/* The places of one chunk and their values, which lie at values. */
+static int get_chunk(const struct sl_codec_spec *spec, struct sl_bits_in *bits,
+                     const uint8_t *values, uint8_t place[CHUNK], float value[CHUNK])
+{
+    if (!get_places(bits, spec->k, place))
+        return sl_fail(-EBADMSG,
+                       "a dct chunk has places of coefficients that are not %u "
+                       "ascending ones",
+                       spec->k);
+    sl_elements_widen(spec->bits == 32 ? SLUICE_F32 : SLUICE_BF16, values, spec->k, value);
+    return 0;
+}
+
+static void rows_make(float rows[CHUNK][HALF])
+{
+    for (unsigned k = 0; k < CHUNK; k++)
+        for (unsigned j = 0; j < HALF; j++)
+            rows[k][j] = weight(k, j);
+}
+
 static int add_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at, const void *in,
                     size_t count, float *sum)
 {
@@ -195,24 +216,73 @@ static int add_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *
     float chunk[CHUNK], value[CHUNK], rows[CHUNK][HALF];
     uint8_t place[CHUNK];
 
-    for (unsigned k = 0; k < CHUNK; k++)
-        for (unsigned j = 0; j < HALF; j++)
-            rows[k][j] = weight(k, j);
+    rows_make(rows);
     for (size_t first = 0; first < count; first += CHUNK) {
         size_t n = count - first < CHUNK ? count - first : CHUNK;
+        int err =
+            get_chunk(spec, &bits, values + first / CHUNK * spec->k * width_of(spec), place, value);
 
-        if (!get_places(&bits, spec->k, place))
-            return sl_fail(-EBADMSG,
-                           "a dct chunk has places of coefficients that are not %u "
-                           "ascending ones",
-                           spec->k);
-        sl_elements_widen(spec->bits == 32 ? SLUICE_F32 : SLUICE_BF16,
-                          values + first / CHUNK * spec->k * width_of(spec), spec->k, value);
+        if (err != 0)
+            return err;
         transform_back((const float(*)[HALF])rows, place, value, spec->k, chunk);
         for (size_t i = 0; i < n; i++)
             sum[first + i] += chunk[i];
     }
     return 0;
+}
+
+/* Of one tile, its coefficients. */
+static int add_coefficients(const struct sl_codec_spec *spec, const uint8_t *in, size_t count,
+                            float *sum, uint32_t *times)
+{
+    const uint8_t *values = in + places_len(spec, count);
+    struct sl_bits_in bits = {.at = in, .end = values};
+    uint8_t place[CHUNK];
+    float value[CHUNK];
+
+    for (size_t first = 0; first < count; first += CHUNK) {
+        int err =
+            get_chunk(spec, &bits, values + first / CHUNK * spec->k * width_of(spec), place, value);
+
+        if (err != 0)
+            return err;
+        for (unsigned i = 0; i < spec->k; i++) {
+            sum[first + place[i]] += value[i];
+            times[first + place[i]]++;
+        }
+    }
+    return 0;
+}
+
+int sl_dct_add_coefficients(const struct sl_codec_spec *spec, const void *in, size_t len,
+                            size_t count, float *sum, uint32_t *times)
+{
+    const uint8_t *tile = in;
+    int err = sl_codec_check_len(spec, len, count);
+
+    for (size_t first = 0; err == 0 && first < count; first += SL_TILE) {
+        size_t n = count - first < SL_TILE ? count - first : SL_TILE;
+
+        err = add_coefficients(spec, tile, n, sum + first, times + first);
+        tile += tile_len(spec, n);
+    }
+    return err;
+}
+
+void sl_dct_back(const float *coefficients, size_t count, float *out)
+{
+    float chunk[CHUNK], rows[CHUNK][HALF];
+    uint8_t place[CHUNK];
+
+    rows_make(rows);
+    for (unsigned i = 0; i < CHUNK; i++)
+        place[i] = (uint8_t)i;
+    for (size_t first = 0; first < count; first += CHUNK) {
+        size_t n = count - first < CHUNK ? count - first : CHUNK;
+
+        transform_back((const float(*)[HALF])rows, place, coefficients + first, CHUNK, chunk);
+        memcpy(out + first, chunk, n * sizeof(*out));
+    }
 }
 
 static const struct sl_tilewise tiles = {tile_len, encode_tile, add_tile};

@@ -3,11 +3,10 @@
 #ifndef SL_COMPRESS_DCT_KERNELS_H
 #define SL_COMPRESS_DCT_KERNELS_H
 
+#include "compress/dct.h"
 #include "compress/elements.h"
 
 #include <stdbool.h>
-
-#define SL_DCT_CHUNK 64
 
 /* of[k % 2][j][k / 2] of coefficient k: even ones see sums of elements j and 63 - j, odd ones
  * differences. */
