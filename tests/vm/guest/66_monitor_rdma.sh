@@ -68,16 +68,16 @@ the_agent_sees_devices_and_queue_pairs() {
 a_gid_that_goes_is_told() {
     local since
     since=$(date +%s%N)
-    gid_remove 0 && until_true 20 told gid_gone rxe0:1 "$since" || { cat "$dir/events"; return 1; }
+    gid_remove 0 && until_true 60 told gid_gone rxe0:1 "$since" || { cat "$dir/events"; return 1; }
     gid_add 0
 }
 
 a_port_that_goes_down_is_told() {
     local since
     since=$(date +%s%N)
-    rail_down A a && until_true 20 told port_event rxe0:1 "$since" || { cat "$dir/events"; return 1; }
+    rail_down A a && until_true 60 told port_event rxe0:1 "$since" || { cat "$dir/events"; return 1; }
     since=$(date +%s%N)
-    rail_up A && until_true 20 told port_event rxe0:1 "$since"
+    rail_up A && until_true 60 told port_event rxe0:1 "$since"
 }
 
 run_ns() { awk '{ sum += $1 } END { printf "%.0f", sum }' /proc/"$agent"/task/*/schedstat; }
