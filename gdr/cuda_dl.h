@@ -17,6 +17,7 @@ typedef unsigned long long sl_cu_ptr; /* CUdeviceptr */
 /* Values of cuda.h, SL_ in front. */
 enum {
     SL_CUDA_SUCCESS = 0,
+    SL_CUDA_ERROR_NOT_FOUND = 500,
     SL_CUDA_ERROR_NOT_READY = 600,
     SL_CU_POINTER_ATTRIBUTE_CONTEXT = 1,
     SL_CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
@@ -67,7 +68,12 @@ enum {
     X(cuEventCreate, (void **, unsigned))                                                          \
     X(cuEventDestroy_v2, (void *))                                                                 \
     X(cuEventRecord, (void *, void *))                                                             \
-    X(cuEventQuery, (void *))
+    X(cuEventQuery, (void *))                                                                      \
+    X(cuModuleLoadData, (void **, const void *))                                                   \
+    X(cuModuleGetFunction, (void **, void *, const char *))                                        \
+    X(cuModuleUnload, (void *))                                                                    \
+    X(cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,         \
+                       unsigned, void *, void **, void **))
 
 #define SL_CUDA_POINTER(name, args) int(*name) args;
 

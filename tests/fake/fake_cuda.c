@@ -449,6 +449,31 @@ static int f_cuEventQuery(void *event)
     return 0;
 }
 
+/* Kernels are another fake's: tests/unit/compress/test_cuda_emulated.c. */
+#define NO_KERNELS 801 /* CUDA_ERROR_NOT_SUPPORTED */
+
+static int f_cuModuleLoadData(void **module, const void *image)
+{
+    return NO_KERNELS;
+}
+
+static int f_cuModuleGetFunction(void **function, void *module, const char *name)
+{
+    return NO_KERNELS;
+}
+
+static int f_cuModuleUnload(void *module)
+{
+    return NO_KERNELS;
+}
+
+static int f_cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                            unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                            void *stream, void **params, void **extra)
+{
+    return NO_KERNELS;
+}
+
 /* ---- the test's side ---- */
 
 struct fake_cuda *fake_cuda_create(unsigned devices)

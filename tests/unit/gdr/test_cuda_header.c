@@ -12,6 +12,7 @@
 
 #define SAME(name) _Static_assert((int)SL_##name == (int)(name), #name)
 SAME(CUDA_SUCCESS);
+SAME(CUDA_ERROR_NOT_FOUND);
 SAME(CUDA_ERROR_NOT_READY);
 SAME(CU_POINTER_ATTRIBUTE_CONTEXT);
 SAME(CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
@@ -41,7 +42,8 @@ _Static_assert(sizeof(CUpointer_attribute) == sizeof(int) &&
                "travel as int");
 _Static_assert(__builtin_types_compatible_p(CUdeviceptr, sl_cu_ptr), "an address");
 _Static_assert(sizeof(CUcontext) == sizeof(void *) && sizeof(CUstream) == sizeof(void *) &&
-                   sizeof(CUevent) == sizeof(void *),
+                   sizeof(CUevent) == sizeof(void *) && sizeof(CUmodule) == sizeof(void *) &&
+                   sizeof(CUfunction) == sizeof(void *),
                "handles");
 
 /* Each call with arguments of the types that our table declares: as many, and none that would not
@@ -77,6 +79,11 @@ CALLS(cuEventCreate((CUevent *)0, (unsigned)0));
 CALLS(cuEventDestroy((CUevent)0));
 CALLS(cuEventRecord((CUevent)0, (CUstream)0));
 CALLS(cuEventQuery((CUevent)0));
+CALLS(cuModuleLoadData((CUmodule *)0, (const void *)0));
+CALLS(cuModuleGetFunction((CUfunction *)0, (CUmodule)0, (const char *)0));
+CALLS(cuModuleUnload((CUmodule)0));
+CALLS(cuLaunchKernel((CUfunction)0, 0u, 0u, 0u, 0u, 0u, 0u, 0u, (CUstream)0, (void **)0,
+                     (void **)0));
 
 /* As cuda.h renames its functions: what a program that includes it would link with. */
 #define TEXT_OF(name) #name
@@ -113,7 +120,11 @@ static void functions_have_the_names_of_the_versions_that_are_declared(void **st
                                          NAME_OF(cuEventDestroy),
                                          NAME_OF(cuEventCreate),
                                          NAME_OF(cuEventRecord),
-                                         NAME_OF(cuEventQuery)};
+                                         NAME_OF(cuEventQuery),
+                                         NAME_OF(cuModuleLoadData),
+                                         NAME_OF(cuModuleGetFunction),
+                                         NAME_OF(cuModuleUnload),
+                                         NAME_OF(cuLaunchKernel)};
     unsigned count = 0;
 
     (void)state;
