@@ -62,9 +62,10 @@ no_include_directory_outside_the_tree() {
 }
 
 tap_case core_includes_only_core_and_the_public_headers arrows core
-for folder in gdr tcp shm launch schedules kernels compress; do
+for folder in gdr tcp shm launch schedules kernels; do
     tap_case "${folder}_includes_only_core_and_itself" arrows "$folder" core
 done
+tap_case compress_includes_only_core_and_for_gpus_gdr arrows compress core gdr
 tap_case multipath_includes_only_core_and_gdr arrows multipath core gdr
 tap_case multipath_knows_no_lane_by_name no_lane_by_name
 tap_case verbs_include_only_core_gdr_and_multipath arrows verbs core gdr multipath

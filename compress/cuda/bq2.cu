@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compress/cuda/bq.h"
+#include "compress/cuda/kernels.h"
+
+SL_CODEC_KERNELS(bq2, sl_codec_bq2)
+SL_CODEC_RANDOM_KERNELS(bq2, sl_codec_bq2)

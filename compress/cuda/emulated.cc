@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/* All kernels for the emulation: build systems take names in .cu for nvcc alone. */
+#include "compress/cuda/bf16.cu"
+#include "compress/cuda/fp16.cu"
+#include "compress/cuda/bq8.cu"
+#include "compress/cuda/bq4.cu"
+#include "compress/cuda/bq2.cu"
+#include "compress/cuda/e4m3.cu"
+#include "compress/cuda/e5m2.cu"
+#include "compress/cuda/mxfp8.cu"
+#include "compress/cuda/mxfp4.cu"
+#include "compress/cuda/nvfp4.cu"
+#include "compress/cuda/e3m0.cu"
+#include "compress/cuda/sign.cu"
+#include "compress/cuda/topk.cu"
+#include "compress/cuda/palette.cu"

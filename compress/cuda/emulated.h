@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs kernels that were built for the emulation (emulate.h). For C and C++. */
+#ifndef SL_COMPRESS_CUDA_EMULATED_H
+#define SL_COMPRESS_CUDA_EMULATED_H
+
+#include "compress/cuda/args.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef void (*sl_emu_kernel)(const struct sl_gpu_args *args);
+
+/* Kernels of this program by name. NULL: there is none. */
+sl_emu_kernel sl_emu_find(const char *name);
+void sl_emu_run(sl_emu_kernel kernel, unsigned blocks, unsigned threads,
+                const struct sl_gpu_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
