@@ -9,7 +9,7 @@
 #define SL_GPU_THREADS 128 /* of the block that works on one tile: 32 elements each */
 #define SL_GPU_RANKS_MOST 64
 
-#define SL_GPU_TOPK_HEAD 8240 /* bytes of work before the statuses of tiles */
+#define SL_GPU_TOPK_HEAD 8256 /* bytes of work before the statuses of tiles */
 
 /* Of lossless messages, whose length is known when they are made (palette.h). */
 struct sl_gpu_palette_args {

@@ -6,28 +6,35 @@
 #include "compress/cuda/codecs.h"
 
 /* Codes of -MOST to MOST in two's complement. */
-template <unsigned BITS_, int MOST>
+template <unsigned BITS_, uint32_t MOST>
 struct sl_integer_codes {
     static const unsigned BITS = BITS_;
 
-    static SL_DEVICE_MEMBER uint32_t clamped(int code)
-    {
-        code = code > MOST ? MOST : code < -MOST ? -MOST : code;
-        return (uint32_t)code & ((1u << BITS) - 1);
-    }
+    static const uint32_t MASK = (1u << BITS) - 1, TOP = 1u << (BITS - 1);
+
+    /* No scale is so small that a product would round past MOST. */
     static SL_DEVICE_MEMBER uint32_t code_of(float x, const sl_scale &scale)
     {
-        return scale.inverse == 0 ? 0 : clamped(__float2int_rn(__fmul_rn(x, scale.inverse)));
+        return nearest_bits(__fmul_rn(x, scale.inverse)) & MASK;
     }
     static SL_DEVICE_MEMBER uint32_t random_code_of(float x, const sl_scale &scale, uint32_t random)
     {
-        float at = __fadd_rn(__fmul_rn(x, scale.inverse), __fmul_rn((float)random, 0x1p-16f));
+        uint32_t code = below_bits(__fadd_rn(__fmul_rn(x, scale.inverse), fraction(random)));
 
-        return scale.inverse == 0 ? 0 : clamped(__float2int_rd(at));
+        code = code > SL_WHOLE + MOST ? SL_WHOLE + MOST : code;
+        return (code < SL_WHOLE - MOST ? SL_WHOLE - MOST : code) & MASK;
+    }
+    static SL_DEVICE_MEMBER float integer_of(uint32_t code)
+    {
+        return __fadd_rn(__uint_as_float((code ^ TOP) | 0x4b000000), -(float)(0x800000 + TOP));
     }
     static SL_DEVICE_MEMBER float value_of(uint32_t code, const sl_scale &scale)
     {
-        return scaled((float)((int32_t)(code << (32 - BITS)) >> (32 - BITS)), scale);
+        return scaled(integer_of(code), scale);
+    }
+    static SL_DEVICE_MEMBER float summand_of(uint32_t code, const sl_scale &scale)
+    {
+        return scaled_any(integer_of(code), scale);
     }
 };
 

@@ -19,6 +19,12 @@ SL_DEVICE float scaled(float code, const sl_scale &scale)
     return scale.is_nan ? __uint_as_float(SL_NAN_BITS) : __fmul_rn(code, scale.value);
 }
 
+/* As a summand, where a NaN is a NaN. */
+SL_DEVICE float scaled_any(float code, const sl_scale &scale)
+{
+    return __fmul_rn(code, scale.value);
+}
+
 struct sl_no_head {
     static const unsigned HEAD = 0;
     static const bool OF_TILE = false;
@@ -39,6 +45,15 @@ struct sl_no_head {
 
 /* ---- casts ---- */
 
+SL_DEVICE float widen_any(sl_bf16, uint16_t half)
+{
+    return widen(sl_bf16(), half);
+}
+SL_DEVICE float widen_any(sl_f16, uint16_t half)
+{
+    return f16_to_f32(half);
+}
+
 template <class T>
 struct sl_cast : sl_no_head {
     static const unsigned BLOCK = 0, BITS = 16, SCALE = 0;
@@ -54,6 +69,10 @@ struct sl_cast : sl_no_head {
     static SL_DEVICE_MEMBER float value_of(uint32_t code, const sl_scale &)
     {
         return widen(T(), (uint16_t)code);
+    }
+    static SL_DEVICE_MEMBER float summand_of(uint32_t code, const sl_scale &)
+    {
+        return widen_any(T(), (uint16_t)code);
     }
     static SL_DEVICE_MEMBER uint32_t random_code_of(float x, const sl_scale &, uint32_t random)
     {
@@ -98,15 +117,19 @@ struct sl_small_codes {
 
     static SL_DEVICE_MEMBER uint32_t code_of(float x, const sl_scale &scale)
     {
-        return scale.inverse == 0 ? 0 : minifloat_code<M>(__fmul_rn(x, scale.inverse));
+        return minifloat_code<M>(__fmul_rn(x, scale.inverse));
     }
     static SL_DEVICE_MEMBER float value_of(uint32_t code, const sl_scale &scale)
     {
-        float value = minifloat_value<M>(code);
+        float value = scaled(minifloat_value<M>(code), scale);
 
         if (M::NOT_A_NUMBER < 1u << (M::BITS - 1)) /* from others: no encoder makes it */
-            value = __fmul_rn(value, 1.0f);
-        return scaled(value, scale);
+            value = value == value ? value : __uint_as_float(SL_NAN_BITS);
+        return value;
+    }
+    static SL_DEVICE_MEMBER float summand_of(uint32_t code, const sl_scale &scale)
+    {
+        return scaled_any(minifloat_value<M>(code), scale);
     }
 };
 

@@ -8,7 +8,7 @@
 #ifdef __CUDACC__
 /* Entry points by the names that gpu.c asks for. The arguments stay in constant memory. */
 #define SL_KERNEL(name, ...)                                                                       \
-    extern "C" __global__ void __launch_bounds__(SL_GPU_THREADS)                                   \
+    extern "C" __global__ void __launch_bounds__(SL_GPU_THREADS, 5)                                \
         name(const __grid_constant__ struct sl_gpu_args args)                                      \
     {                                                                                              \
         __VA_ARGS__(args);                                                                         \
@@ -41,6 +41,32 @@ struct sl_f16 {
     typedef uint16_t stored;
 };
 
+/* ---- conversions that GPUs have an instruction for; of a NaN some NaN ---- */
+
+#ifdef __CUDACC__
+SL_DEVICE float f16_to_f32(uint16_t half)
+{
+    float out;
+
+    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(half));
+    return out;
+}
+SL_DEVICE uint16_t f32_to_f16(float x)
+{
+    uint16_t out;
+
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out) : "f"(x));
+    return out;
+}
+SL_DEVICE uint16_t f32_to_bf16(float x)
+{
+    uint16_t out;
+
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out) : "f"(x));
+    return out;
+}
+#endif
+
 SL_DEVICE float widen(sl_f32, float x)
 {
     return x;
@@ -51,13 +77,12 @@ SL_DEVICE float widen(sl_bf16, uint16_t half)
 }
 SL_DEVICE float widen(sl_f16, uint16_t half)
 {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exp = half >> 10 & 0x1f, man = half & 0x3ff;
+    float x = f16_to_f32(half);
 
-    if (exp == 0x1f) /* a NaN becomes quiet, and keeps its other bits */
-        return __uint_as_float(sign | SL_INFINITE | (man != 0 ? 1u << 22 : 0) | man << 13);
-    if (exp != 0)
-        return __uint_as_float(sign | (exp + 112) << 23 | man << 13);
-    return __uint_as_float(sign | __float_as_uint(__fmul_rn((float)man, 0x1p-24f)));
+    /* A NaN becomes quiet, and keeps its other bits. */
+    return x == x ? x
+                  : __uint_as_float((uint32_t)(half & 0x8000) << 16 | SL_NAN_BITS |
+                                    (uint32_t)(half & 0x3ff) << 13);
 }
 
 SL_DEVICE float narrow(sl_f32, float x)
@@ -66,25 +91,33 @@ SL_DEVICE float narrow(sl_f32, float x)
 }
 SL_DEVICE uint16_t narrow(sl_bf16, float x)
 {
-    uint32_t bits = __float_as_uint(x);
+    uint16_t half = f32_to_bf16(x);
 
-    if ((bits & SL_MAGNITUDE) > SL_INFINITE)
-        return SL_NAN_BITS >> 16;
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    return x == x ? half : SL_NAN_BITS >> 16;
 }
 SL_DEVICE uint16_t narrow(sl_f16, float x)
 {
-    uint32_t bits = __float_as_uint(x), mag = bits & SL_MAGNITUDE, sign = bits >> 16 & 0x8000;
+    uint16_t half = f32_to_f16(x);
 
-    if (mag > SL_INFINITE)
-        return 0x7e00;
-    if (mag >= 0x47800000) /* 65536 */
-        return (uint16_t)(sign | 0x7c00);
-    if (mag < 0x38800000) /* 2^-14: the sum's last place is worth 2^-24 */
-        return (uint16_t)(sign |
-                          (__float_as_uint(__fadd_rn(__uint_as_float(mag), 0.5f)) - 0x3f000000));
-    mag += 0xfff + (mag >> 13 & 1);
-    return (uint16_t)(sign | (mag - 0x38000000) >> 13);
+    return x == x ? half : 0x7e00;
+}
+
+/* 16 bits as 0 to 1, by operations of which a GPU makes as many as of sums; conversions of integers
+ * are several times slower. */
+SL_DEVICE float fraction(uint32_t random)
+{
+    return __fadd_rn(__uint_as_float(0x3f800000 | random << 7), -1.0f);
+}
+
+/* The nearest integer, or the one below, in the low bits of a float's: |x| < 2^22. */
+#define SL_WHOLE 0x4b400000u /* 1.5 * 2^23: numbers near it have steps of 1 */
+SL_DEVICE uint32_t nearest_bits(float x)
+{
+    return __float_as_uint(__fadd_rn(x, __uint_as_float(SL_WHOLE)));
+}
+SL_DEVICE uint32_t below_bits(float x)
+{
+    return __float_as_uint(__fadd_rd(x, __uint_as_float(SL_WHOLE)));
 }
 
 /* Up or down at random, by 16 random bits. */
@@ -102,8 +135,7 @@ SL_DEVICE uint16_t random_narrow(sl_f16, float x, uint32_t random)
     if (mag > SL_INFINITE)
         return 0x7e00;
     if (mag < 0x38800000) /* in units of 2^-24 */
-        half = (uint32_t)__fadd_rn(__fmul_rn(__uint_as_float(mag), 0x1p24f),
-                                   __fmul_rn((float)random, 0x1p-16f));
+        half = (uint32_t)__fadd_rn(__fmul_rn(__uint_as_float(mag), 0x1p24f), fraction(random));
     else
         half = ((mag + (random >> 3)) >> 13) - (112u << 10);
     return (uint16_t)(sign | (half > 0x7c00 ? 0x7c00 : half));

@@ -116,6 +116,15 @@ static inline int __clz(uint32_t value)
 {
     return value == 0 ? 32 : __builtin_clz(value);
 }
+static inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t which)
+{
+    uint64_t both = (uint64_t)high << 32 | low;
+    uint32_t out = 0;
+
+    for (unsigned i = 0; i < 4; i++)
+        out |= (uint32_t)(both >> (which >> i * 4 & 7) * 8 & 0xff) << i * 8;
+    return out;
+}
 static inline uint32_t __umulhi(uint32_t a, uint32_t b)
 {
     return (uint32_t)((uint64_t)a * b >> 32);
@@ -146,20 +155,49 @@ static inline float __fdiv_rn(float a, float b)
 {
     return a / b;
 }
-/* As the GPU's conversions: the nearest integer there is, and 0 of a NaN. */
-static inline int sl_emu_int(float whole)
+static inline float __fadd_rd(float a, float whole) /* of an a below 2^22 to 1.5 * 2^23 */
 {
-    if (whole != whole)
-        return 0;
-    return whole >= 2147483648.0f ? INT32_MAX : whole < -2147483648.0f ? INT32_MIN : (int)whole;
+    return floorf(a) + whole;
 }
-static inline int __float2int_rn(float value)
+/* As the GPU's conversions: to the nearest, and 0x7fff of a NaN. */
+static inline float f16_to_f32(uint16_t half)
 {
-    return sl_emu_int(rintf(value));
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exp = half >> 10 & 0x1f, man = half & 0x3ff;
+
+    if (exp == 0x1f)
+        return __uint_as_float(man != 0 ? 0x7fffffff : sign | 0x7f800000);
+    if (exp != 0)
+        return __uint_as_float(sign | (exp + 112) << 23 | man << 13);
+    return __uint_as_float(sign | __float_as_uint((float)man * 0x1p-24f));
 }
-static inline int __float2int_rd(float value)
+static inline uint16_t f32_to_f16(float x)
 {
-    return sl_emu_int(floorf(value));
+    uint32_t bits = __float_as_uint(x), mag = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
+
+    if (mag > 0x7f800000)
+        return 0x7fff;
+    if (mag >= 0x47800000) /* 65536 */
+        return (uint16_t)(sign | 0x7c00);
+    if (mag < 0x38800000) /* 2^-14: the sum's last place is worth 2^-24 */
+        return (uint16_t)(sign | (__float_as_uint(__uint_as_float(mag) + 0.5f) - 0x3f000000));
+    mag += 0xfff + (mag >> 13 & 1);
+    return (uint16_t)(sign | (mag - 0x38000000) >> 13);
+}
+static inline uint16_t f32_to_bf16(float x)
+{
+    uint32_t bits = __float_as_uint(x);
+
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return 0x7fff;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+static inline double __hiloint2double(int high, int low)
+{
+    uint64_t bits = (uint64_t)(uint32_t)high << 32 | (uint32_t)low;
+    double value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return value;
 }
 static inline double __dadd_rn(double a, double b)
 {
@@ -187,6 +225,10 @@ static inline uint32_t atomicMax(uint32_t *at, uint32_t value)
     if (value > was)
         *at = value;
     return was;
+}
+static inline void __syncwarp(void)
+{
+    sl_emu_ballot(0);
 }
 static inline void __threadfence(void)
 {

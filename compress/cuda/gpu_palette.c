@@ -13,7 +13,7 @@
 #define HEAD 16  /* bytes of each tile */
 #define GROUP 64 /* elements that a message is filled up to */
 
-enum { ENCODE, DECODE = 3, KERNELS = 6 };
+enum { ENCODE, ADD = 3, DECODE = 6, KERNELS = 9 };
 
 struct sl_gpu_palette {
     const struct sl_cuda *cuda;
@@ -23,9 +23,10 @@ struct sl_gpu_palette {
 
 int sl_gpu_palette_create(struct sl_gpu_palette **out)
 {
-    static const char *const names[KERNELS] = {"sl_palette_encode_f32",  "sl_palette_encode_bf16",
-                                               "sl_palette_encode_f16",  "sl_palette_decode_f32",
-                                               "sl_palette_decode_bf16", "sl_palette_decode_f16"};
+    static const char *const names[KERNELS] = {
+        "sl_palette_encode_f32", "sl_palette_encode_bf16", "sl_palette_encode_f16",
+        "sl_palette_add_f32",    "sl_palette_add_bf16",    "sl_palette_add_f16",
+        "sl_palette_decode_f32", "sl_palette_decode_bf16", "sl_palette_decode_f16"};
     const struct sl_gpu_image *image = sl_gpu_image_find("palette");
     struct sl_gpu_palette *palette;
     const struct sl_cuda *cuda;
@@ -70,7 +71,7 @@ static size_t tiles_of(size_t count)
 
 size_t sl_gpu_palette_work_size(size_t count)
 {
-    return 16 + tiles_of(count) * 8;
+    return 16 + tiles_of(count) * 16; /* of each a status, and how much is before it */
 }
 
 static int check(unsigned dtype, const void *elements, size_t count, const void *bytes,
@@ -92,10 +93,11 @@ static int launch(const struct sl_gpu_palette *palette, unsigned kernel, unsigne
                   struct sl_gpu_args *args, void *stream)
 {
     void *params[] = {args};
+    size_t tiles = tiles_of(args->count);
+    size_t blocks = kernel == ADD ? (tiles + SL_GPU_THREADS - 1) / SL_GPU_THREADS : tiles;
     unsigned of = dtype == SLUICE_F32 ? 0 : dtype == SLUICE_BF16 ? 1 : 2;
-    int result = palette->cuda->cuLaunchKernel(palette->kernels[kernel + of],
-                                               (unsigned)tiles_of(args->count), 1, 1,
-                                               SL_GPU_THREADS, 1, 1, 0, stream, params, NULL);
+    int result = palette->cuda->cuLaunchKernel(palette->kernels[kernel + of], (unsigned)blocks, 1,
+                                               1, SL_GPU_THREADS, 1, 1, 0, stream, params, NULL);
 
     return result == SL_CUDA_SUCCESS ? 0
                                      : sl_cuda_fail(palette->cuda, -EIO, "cuLaunchKernel", result);
@@ -135,5 +137,7 @@ int sl_gpu_palette_decode(const struct sl_gpu_palette *palette, unsigned dtype, 
     if (err == 0 && (len < least(dtype, count) || (count == 0 && len > 0)))
         err = sl_fail(-EBADMSG, "a palette message of %zu elements has %zu bytes, not %zu or more",
                       count, len, least(dtype, count));
+    if (err == 0 && count > 0)
+        err = launch(palette, ADD, dtype, &args, stream);
     return err == 0 && count > 0 ? launch(palette, DECODE, dtype, &args, stream) : err;
 }

@@ -11,10 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define HISTOGRAM_BLOCKS 1848 /* 14 for each of 132 processors: what their shared memory holds */
+/* Blocks that go from tile to tile: as many as a GPU of 132 processors has room for, and a few. */
+#define HISTOGRAM_BLOCKS 1320
+#define SELECT_BLOCKS 1056
+#define SAMPLED 64 /* tiles that say where to look for the largest */
+#define LONG 257   /* tiles of a message that this is worth while for */
 #define LEVELS 3
 
-enum { ABOVE, ABOVE_FEEDBACK, HISTOGRAM, SELECT, KINDS };
+enum { ABOVE, ABOVE_FEEDBACK, SAMPLE, HISTOGRAM, SELECT, KINDS };
 enum { F32, BF16, F16, DTYPES };
 enum { LIST_HISTOGRAM = KINDS * DTYPES, LIST_SELECT, KERNELS };
 
@@ -26,7 +30,7 @@ struct sl_gpu_topk {
 
 static void name_of(unsigned kernel, char *out, size_t cap)
 {
-    static const char *const kinds[] = {"above", "above_feedback", "histogram", "select"};
+    static const char *const kinds[] = {"above", "above_feedback", "sample", "histogram", "select"};
     static const char *const dtypes[] = {"f32", "bf16", "f16"};
 
     if (kernel >= LIST_HISTOGRAM)
@@ -88,6 +92,11 @@ size_t sl_gpu_topk_work_size(size_t count, uint32_t cap)
     return SL_GPU_TOPK_HEAD + tiles * 8 + (size_t)cap * 8;
 }
 
+static size_t at_most(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 static int check(unsigned dtype, const void *in, size_t count, const struct sl_gpu_topk_out *out,
                  const void *work)
 {
@@ -143,7 +152,7 @@ int sl_gpu_topk_above(const struct sl_gpu_topk *topk, unsigned dtype, const void
         return err;
     args.residual = residual;
     args.topk.threshold = threshold;
-    return launch(topk, kernel, tiles_of(count), &args, stream);
+    return launch(topk, kernel, at_most(tiles_of(count), SELECT_BLOCKS), &args, stream);
 }
 
 int sl_gpu_topk_exact(const struct sl_gpu_topk *topk, unsigned dtype, const void *in, size_t count,
@@ -156,17 +165,22 @@ int sl_gpu_topk_exact(const struct sl_gpu_topk *topk, unsigned dtype, const void
     if (err == 0 && (all == 0 || out->cap < all))
         err = sl_fail(-EINVAL, "%zu of %zu elements do not fit room for %u", k, count, out->cap);
     args.topk.k = k;
+    if (err == 0 && tiles >= LONG) {
+        err = launch(topk, kernel_of(SAMPLE, dtype), SAMPLED, &args, stream);
+        if (err == 0)
+            err = launch(topk, kernel_of(HISTOGRAM, dtype), at_most(tiles, HISTOGRAM_BLOCKS), &args,
+                         stream);
+    }
     for (unsigned level = 0; err == 0 && level < LEVELS; level++) {
         args.topk.level = level;
-        err = launch(topk, kernel_of(HISTOGRAM, dtype),
-                     tiles < HISTOGRAM_BLOCKS ? tiles : HISTOGRAM_BLOCKS, &args, stream);
-    }
-    if (err == 0)
-        err = launch(topk, kernel_of(SELECT, dtype), tiles, &args, stream);
-    for (unsigned level = 1; err == 0 && level < LEVELS; level++) {
-        args.topk.level = level;
-        err = launch(topk, LIST_HISTOGRAM, list < HISTOGRAM_BLOCKS ? list : HISTOGRAM_BLOCKS, &args,
+        err = launch(topk, kernel_of(HISTOGRAM, dtype), at_most(tiles, HISTOGRAM_BLOCKS), &args,
                      stream);
     }
-    return err == 0 ? launch(topk, LIST_SELECT, list, &args, stream) : err;
+    if (err == 0)
+        err = launch(topk, kernel_of(SELECT, dtype), at_most(tiles, SELECT_BLOCKS), &args, stream);
+    for (unsigned level = 1; err == 0 && level < LEVELS; level++) {
+        args.topk.level = level;
+        err = launch(topk, LIST_HISTOGRAM, at_most(list, HISTOGRAM_BLOCKS), &args, stream);
+    }
+    return err == 0 ? launch(topk, LIST_SELECT, at_most(list, SELECT_BLOCKS), &args, stream) : err;
 }

@@ -30,6 +30,24 @@ SL_DEVICE void decode_tile(const sl_place<C> &place, const uint8_t *in, float *v
         decode_values<C, E>(place, in, v);
 }
 
+template <class C, unsigned E>
+SL_DEVICE void read_tile(const sl_place<C> &place, const uint8_t *in, sl_read<C, E> *out)
+{
+    if constexpr (C::BITS == 1)
+        read_signs<C, E>(place, in, out);
+    else
+        read_values<C, E>(place, in, out);
+}
+
+template <class C, unsigned E>
+SL_DEVICE void add_tile(const sl_read<C, E> &read, float *sum)
+{
+    if constexpr (C::BITS == 1)
+        add_signs<C, E>(read, sum);
+    else
+        add_values<C, E>(read, sum);
+}
+
 template <class C, class T, bool RANDOM>
 SL_DEVICE void encode(const struct sl_gpu_args &args)
 {
@@ -116,20 +134,37 @@ SL_DEVICE void decode_add(const struct sl_gpu_args &args)
         store<sl_f32, E>(args.out, place.first + element_of<E>(s), args.count, v + s * E);
 }
 
+/* How sums read messages: 16 bytes at a time, if scales allow it, and as many messages at once as
+ * registers hold beside the sums. */
+template <class C>
+struct sl_sums {
+    static const unsigned E = C::BITS == 16 ? 8 : C::BITS == 8 || C::BLOCK == 16 ? 16 : 32;
+    static const unsigned AT_ONCE = C::BITS == 16 ? 2 : C::BITS == 8 ? 4 : 8;
+};
+
 /* In the order of ranks, each element alone, in f32. */
 template <class C, bool RANDOM>
 SL_DEVICE void reduce(const struct sl_gpu_args &args)
 {
-    constexpr unsigned E = 4;
+    constexpr unsigned E = sl_sums<C>::E, AT_ONCE = sl_sums<C>::AT_ONCE;
     const sl_place<C> place(args, blockIdx.x);
-    float sum[SL_TILE_ELEMENTS_EACH], v[SL_TILE_ELEMENTS_EACH];
+    float sum[SL_TILE_ELEMENTS_EACH];
 
-    decode_tile<C, E>(place, (const uint8_t *)args.ranks_in[0] + place.at, sum);
-    for (unsigned w = 1; w < args.ranks; w++) {
-        decode_tile<C, E>(place, (const uint8_t *)args.ranks_in[w] + place.at, v);
 #pragma unroll
-        for (unsigned j = 0; j < SL_TILE_ELEMENTS_EACH; j++)
-            sum[j] = __fadd_rn(sum[j], v[j]);
+    for (unsigned j = 0; j < SL_TILE_ELEMENTS_EACH; j++)
+        sum[j] = -0.0f; /* which no summand is changed by */
+#pragma unroll 1
+    for (unsigned w = 0; w < args.ranks; w += AT_ONCE) {
+        sl_read<C, E> reads[AT_ONCE] = {};
+
+#pragma unroll
+        for (unsigned i = 0; i < AT_ONCE; i++)
+            if (w + i < args.ranks)
+                read_tile<C, E>(place, (const uint8_t *)args.ranks_in[w + i] + place.at, &reads[i]);
+#pragma unroll
+        for (unsigned i = 0; i < AT_ONCE; i++)
+            if (w + i < args.ranks)
+                add_tile<C, E>(reads[i], sum);
     }
 #pragma unroll
     for (unsigned j = 0; j < SL_TILE_ELEMENTS_EACH; j++) {

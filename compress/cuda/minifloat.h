@@ -34,20 +34,21 @@ SL_DEVICE uint32_t minifloat_code(float x)
     return code | bits >> 31 << (M::BITS - 1);
 }
 
+/* Its bits where a float has them, times what is between the two exponents. */
 template <class M>
 SL_DEVICE float minifloat_value(uint32_t code)
 {
     constexpr uint32_t top = 1u << (M::BITS - 1);
-    constexpr uint32_t unit = (uint32_t)(M::LEAST - (int)M::MANTISSA + 127) << 23;
+    constexpr uint32_t power = (uint32_t)(M::LEAST + 126 + 127) << 23;
     uint32_t mag = code & (top - 1), sign = (code & top) << (32 - M::BITS);
-    uint32_t normal = (mag << (23 - M::MANTISSA)) + ((uint32_t)(M::LEAST + 126) << 23);
-    uint32_t small = __float_as_uint(__fmul_rn((float)mag, __uint_as_float(unit)));
+    float value =
+        __fmul_rn(__uint_as_float(sign | mag << (23 - M::MANTISSA)), __uint_as_float(power));
 
-    if (mag >= M::NOT_A_NUMBER)
+    if (M::LEAST == -14) /* the upper half of an f16, infinities and all */
+        return f16_to_f32((uint16_t)(code << 8));
+    if (M::NOT_A_NUMBER < top && mag >= M::NOT_A_NUMBER)
         return __uint_as_float(SL_NAN_BITS);
-    if (M::LEAST == -14 && mag == 0x7c)
-        return __uint_as_float(sign | SL_INFINITE);
-    return __uint_as_float(sign | (mag >> M::MANTISSA == 0 ? small : normal));
+    return value;
 }
 
 #endif

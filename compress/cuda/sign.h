@@ -14,23 +14,43 @@ struct sl_codec_sign {
     static const unsigned HEAD = 16, BLOCK = 0, SCALE = 0, BITS = 1;
 };
 
-/* The tile's mean of magnitudes, for all threads. */
+/* Where element i of the tile lies in shared memory: by fours, which lanes that hold 32 neighbours
+ * write in different banks. */
+SL_DEVICE unsigned sign_place(unsigned i)
+{
+    return i ^ (i / 32 % 8 * 4);
+}
+
+/* Of a magnitude. Conversions are slow, and those of one tile are all one warp's. */
+SL_DEVICE double sign_double(uint32_t mag)
+{
+    if (mag < 0x00800000)
+        return (double)__uint_as_float(mag);
+    return __hiloint2double((int)((mag >> 3) + (896u << 20)), (int)(mag << 29));
+}
+
+/* The tile's mean of magnitudes, for all threads. The warp that adds changes from tile to tile: all
+ * first warps of blocks would lie on the same quarter of a processor. */
 template <class C>
 SL_DEVICE float mean_of_tile(const sl_place<C> &place, const float *tile)
 {
     __shared__ double lanes[16];
     __shared__ float mean;
+    unsigned at = (threadIdx.x + blockIdx.x % 4 * 32) % SL_GPU_THREADS;
 
-    if (threadIdx.x < 16) {
+    if (at < 16) {
         double sum = 0;
 
-#pragma unroll 8
-        for (unsigned i = threadIdx.x; i < SL_GPU_TILE; i += 16)
-            sum = __dadd_rn(sum, (double)__uint_as_float(__float_as_uint(tile[i]) & SL_MAGNITUDE));
-        lanes[threadIdx.x] = sum;
+#pragma unroll 16
+        for (unsigned i = 0; i < SL_GPU_TILE; i += 16) {
+            uint32_t mag = __float_as_uint(tile[sign_place(i + at)]) & SL_MAGNITUDE;
+
+            sum = __dadd_rn(sum, sign_double(mag));
+        }
+        lanes[at] = sum;
     }
-    __syncthreads();
-    if (threadIdx.x == 0) {
+    __syncwarp();
+    if (at == 0) {
         double sum = lanes[0];
 
 #pragma unroll
@@ -42,14 +62,36 @@ SL_DEVICE float mean_of_tile(const sl_place<C> &place, const float *tile)
     return mean;
 }
 
+/* Bit k: the thread's k-th element is below zero, to where the tile's bits are. */
+template <unsigned E>
+SL_DEVICE void gather_signs(uint32_t mine, uint8_t *bits)
+{
+    constexpr unsigned STEPS = SL_TILE_ELEMENTS_EACH / E;
+
+    if constexpr (E == 32) {
+        ((uint32_t *)bits)[threadIdx.x] = mine;
+    } else if constexpr (E == 8) {
+#pragma unroll
+        for (unsigned s = 0; s < STEPS; s++)
+            bits[element_of<E>(s) / 8] = (uint8_t)(mine >> s * E);
+    } else { /* half of a byte: the neighbours take turns */
+        uint32_t other = __shfl_xor_sync(SL_ALL, mine, 1);
+        unsigned odd = threadIdx.x & 1;
+        uint32_t low = odd ? other : mine, high = odd ? mine : other;
+
+#pragma unroll
+        for (unsigned s = 0; s < STEPS; s += 2)
+            bits[element_of<E>(s + odd) / 8] =
+                (uint8_t)((low >> (s + odd) * 4 & 0xf) | (high >> (s + odd) * 4 & 0xf) << 4);
+    }
+}
+
 template <class C, unsigned E, bool DECODED>
 SL_DEVICE void encode_signs(const sl_place<C> &place, uint8_t *out, float *v)
 {
     constexpr unsigned STEPS = SL_TILE_ELEMENTS_EACH / E;
-    __shared__ uint4 shared[SL_GPU_TILE / 4];
-    float *tile = (float *)shared;
-    unsigned lane = threadIdx.x % 32, first = threadIdx.x / 32 * 1024;
-    uint32_t most = 0, bits = 0;
+    __shared__ uint4 shared[SL_GPU_TILE / 4], bits[SL_GPU_TILE / 128];
+    uint32_t most = 0, negative = 0;
     float mean;
     bool finite;
 
@@ -59,7 +101,7 @@ SL_DEVICE void encode_signs(const sl_place<C> &place, uint8_t *out, float *v)
         for (unsigned j = 0; j < E; j += 4) {
             const float *from = v + s * E + j;
 
-            shared[(element_of<E>(s) + j) / 4] =
+            shared[sign_place(element_of<E>(s) + j) / 4] =
                 make_uint4(__float_as_uint(from[0]), __float_as_uint(from[1]),
                            __float_as_uint(from[2]), __float_as_uint(from[3]));
 #pragma unroll
@@ -67,22 +109,17 @@ SL_DEVICE void encode_signs(const sl_place<C> &place, uint8_t *out, float *v)
                 uint32_t mag = __float_as_uint(from[k]) & SL_MAGNITUDE;
 
                 most = mag > most ? mag : most;
+                negative |= from[k] < 0 ? 1u << (s * E + j + k) : 0;
             }
         }
+    gather_signs<E>(negative, (uint8_t *)bits);
     finite = max_of_block(most) < SL_INFINITE;
-    mean = mean_of_tile(place, tile);
+    mean = mean_of_tile(place, (const float *)shared);
     mean = finite ? mean : __uint_as_float(SL_NAN_BITS);
-    /* Lane k keeps the bits of the warp's elements 32 k and on. */
-#pragma unroll
-    for (unsigned k = 0; k < 32; k++) {
-        uint32_t of_lanes = __ballot_sync(SL_ALL, tile[first + k * 32 + lane] < 0);
-
-        bits = k == lane ? of_lanes : bits;
-    }
-    bits = finite ? bits : 0;
-    if (threadIdx.x * 4 < place.codes)
-        ((uint32_t *)(out + C::HEAD))[threadIdx.x] = bits;
-    if (threadIdx.x == 0)
+    if (threadIdx.x * 16 < place.codes)
+        ((uint4 *)(out + C::HEAD))[threadIdx.x] =
+            finite ? bits[threadIdx.x] : make_uint4(0, 0, 0, 0);
+    if (threadIdx.x == SL_GPU_THREADS - 1)
         *(uint4 *)out = make_uint4(__float_as_uint(mean), 0, 0, 0);
     if constexpr (DECODED) {
 #pragma unroll
@@ -92,23 +129,45 @@ SL_DEVICE void encode_signs(const sl_place<C> &place, uint8_t *out, float *v)
 }
 
 template <class C, unsigned E>
-SL_DEVICE void decode_signs(const sl_place<C> &place, const uint8_t *in, float *v)
+SL_DEVICE void read_signs(const sl_place<C> &place, const uint8_t *in, sl_read<C, E> *out)
 {
-    constexpr unsigned STEPS = SL_TILE_ELEMENTS_EACH / E;
-    uint32_t mean = *(const uint32_t *)in, words[STEPS];
-
+    out->stored[0] = *(const uint32_t *)in;
     in += C::HEAD;
 #pragma unroll
-    for (unsigned s = 0; s < STEPS; s++) {
+    for (unsigned s = 0; s < out->STEPS; s++) {
         unsigned e = element_of<E>(s);
 
-        words[s] = e < place.n ? ((const uint32_t *)in)[e / 32] >> e % 32 : 0;
+        out->words[s][0] = e < place.n ? ((const uint32_t *)in)[e / 32] >> e % 32 : 0;
     }
+}
+
+template <class C, unsigned E>
+SL_DEVICE float sign_in(const sl_read<C, E> &read, unsigned s, unsigned j)
+{
+    return __uint_as_float(read.stored[0] ^ (read.words[s][0] << (31 - j) & 0x80000000));
+}
+
+template <class C, unsigned E>
+SL_DEVICE void decode_signs(const sl_place<C> &place, const uint8_t *in, float *v)
+{
+    sl_read<C, E> read = {};
+
+    read_signs<C, E>(place, in, &read);
 #pragma unroll
-    for (unsigned s = 0; s < STEPS; s++)
+    for (unsigned s = 0; s < read.STEPS; s++)
 #pragma unroll
         for (unsigned j = 0; j < E; j++)
-            v[s * E + j] = __uint_as_float(mean ^ (words[s] >> j & 1) << 31);
+            v[s * E + j] = sign_in(read, s, j);
+}
+
+template <class C, unsigned E>
+SL_DEVICE void add_signs(const sl_read<C, E> &read, float *sum)
+{
+#pragma unroll
+    for (unsigned s = 0; s < read.STEPS; s++)
+#pragma unroll
+        for (unsigned j = 0; j < E; j++)
+            sum[s * E + j] = __fadd_rn(sum[s * E + j], sign_in(read, s, j));
 }
 
 #endif

@@ -15,7 +15,8 @@
  *     OF_TILE   scales depend on the tile's largest value
  * and functions: head_of(largest of the tile), scale_of(largest of a block, head), code_of(x,
  * scale), random_code_of(x, scale, 16 random bits), value_of(code, scale), read_head(),
- * read_scale().
+ * read_scale(). Codes where the scale's inverse is 0 may be any, and are not used. summand_of() is
+ * value_of() where a NaN may be any: it takes it from the scale's value.
  */
 #ifndef SL_COMPRESS_CUDA_TILE_H
 #define SL_COMPRESS_CUDA_TILE_H
@@ -120,83 +121,96 @@ SL_DEVICE void get_codes(const void *in, uint32_t *words)
 }
 
 /*
- * Random bits of a thread's elements in steps s and s + 1: eight elements share a draw. Where a
- * thread has four of them, its neighbour has the others: the even one draws for step s, the odd one
- * for step s + 1, and they swap halves.
+ * Random bits of a thread's four elements in steps s and s + 1. Eight elements share a draw, and
+ * the neighbour has the others: the even one draws for step s, the odd one for step s + 1, and they
+ * swap halves.
  */
-template <unsigned E>
 SL_DEVICE void random_pair(const struct sl_gpu_args &args, uint64_t tile_first, unsigned s,
-                           uint32_t words[2][E / 2])
+                           uint32_t words[2][2])
 {
-    uint64_t base = args.first + tile_first;
+    unsigned odd = threadIdx.x & 1;
+    uint32_t drawn[4], give0, give1, got0, got1;
 
-    if constexpr (E == 8) {
-        philox((base + element_of<E>(s)) / 8, args, words[0]);
-        philox((base + element_of<E>(s + 1)) / 8, args, words[1]);
-    } else {
-        unsigned odd = threadIdx.x & 1;
-        uint32_t drawn[4], give0, give1, got0, got1;
-
-        philox((base + element_of<E>(s + odd)) / 8, args, drawn);
-        give0 = odd ? drawn[0] : drawn[2];
-        give1 = odd ? drawn[1] : drawn[3];
-        got0 = __shfl_xor_sync(SL_ALL, give0, 1);
-        got1 = __shfl_xor_sync(SL_ALL, give1, 1);
-        words[0][0] = odd ? got0 : drawn[0];
-        words[0][1] = odd ? got1 : drawn[1];
-        words[1][0] = odd ? drawn[2] : got0;
-        words[1][1] = odd ? drawn[3] : got1;
-    }
+    philox((args.first + tile_first + element_of<4>(s + odd)) / 8, args, drawn);
+    give0 = odd ? drawn[0] : drawn[2];
+    give1 = odd ? drawn[1] : drawn[3];
+    got0 = __shfl_xor_sync(SL_ALL, give0, 1);
+    got1 = __shfl_xor_sync(SL_ALL, give1, 1);
+    words[0][0] = odd ? got0 : drawn[0];
+    words[0][1] = odd ? got1 : drawn[1];
+    words[1][0] = odd ? drawn[2] : got0;
+    words[1][1] = odd ? drawn[3] : got1;
 }
 
-/* Scales of a thread's steps from its values, and the tile's head and scales into *out. */
-template <class C, unsigned E>
+/*
+ * Scales of a thread's steps from its values, and the tile's head and scales into *out. A scale
+ * takes two divisions, which are long: the lanes of a warp share its scales out among them, and
+ * tell each other by shared memory.
+ */
+template <class C, unsigned E, bool DECODED>
 SL_DEVICE void encode_scales(const float *v, const sl_place<C> &place, uint8_t *out,
                              sl_scale *scales)
 {
-    constexpr unsigned STEPS = SL_TILE_ELEMENTS_EACH / E;
-    constexpr unsigned BYTES = C::HEAD + SL_GPU_TILE / C::BLOCK * C::SCALE;
-    __shared__ uint4 stored[BYTES / 16];
-    uint8_t *at = (uint8_t *)stored;
-    uint32_t most[STEPS];
+    constexpr unsigned STEPS = SL_TILE_ELEMENTS_EACH / E, LANES = C::BLOCK / E;
+    constexpr unsigned BLOCKS = SL_GPU_TILE / C::BLOCK, EACH = BLOCKS / (SL_GPU_THREADS / 32);
+    __shared__ uint4 stored[(C::HEAD + BLOCKS * C::SCALE) / 16];
+    __shared__ uint32_t maxima[BLOCKS];
+    __shared__ float inverses[BLOCKS], values[DECODED ? BLOCKS : 1];
+    uint8_t *at = (uint8_t *)stored + C::HEAD;
+    uint32_t all = 0;
     sl_head head = {};
 
 #pragma unroll
     for (unsigned s = 0; s < STEPS; s++) {
-        most[s] = 0;
+        uint32_t most = 0;
+
 #pragma unroll
         for (unsigned j = 0; j < E; j++) {
             uint32_t mag = __float_as_uint(v[s * E + j]) & SL_MAGNITUDE;
 
-            most[s] = mag > most[s] ? mag : most[s];
+            most = mag > most ? mag : most;
         }
-        most[s] = max_of_lanes<C::BLOCK / E>(most[s]);
+        most = max_of_lanes<LANES>(most);
+        all = C::counts(most) && most > all ? most : all;
+        if (threadIdx.x % LANES == 0)
+            maxima[element_of<E>(s) / C::BLOCK] = most;
     }
     if constexpr (C::OF_TILE) {
-        uint32_t all = 0;
-
-#pragma unroll
-        for (unsigned s = 0; s < STEPS; s++)
-            all = C::counts(most[s]) && most[s] > all ? most[s] : all;
         head = C::head_of(max_of_block(all));
         if (threadIdx.x == 0)
             stored[0] = make_uint4(head.stored[0], head.stored[1], head.stored[2], head.stored[3]);
+    } else {
+        __syncwarp();
     }
 #pragma unroll
-    for (unsigned s = 0; s < STEPS; s++) {
-        scales[s] = C::scale_of(most[s], head);
-        if (threadIdx.x % (C::BLOCK / E) == 0) {
-            uint8_t *to = at + C::HEAD + element_of<E>(s) / C::BLOCK * C::SCALE;
+    for (unsigned k = 0; k < EACH; k += 32) {
+        unsigned b = threadIdx.x / 32 * EACH + k + threadIdx.x % 32;
 
+        if (k + threadIdx.x % 32 < EACH) {
+            sl_scale scale = C::scale_of(maxima[b], head);
+
+            inverses[b] = scale.inverse;
+            if constexpr (DECODED)
+                values[b] = scale.is_nan ? __uint_as_float(SL_NAN_BITS) : scale.value;
             if constexpr (C::SCALE == 2)
-                *(uint16_t *)to = (uint16_t)scales[s].stored;
+                ((uint16_t *)at)[b] = (uint16_t)scale.stored;
             else
-                *to = (uint8_t)scales[s].stored;
+                at[b] = (uint8_t)scale.stored;
         }
     }
     __syncthreads();
     if (threadIdx.x < (C::HEAD + place.scales) / 16)
         ((uint4 *)out)[threadIdx.x] = stored[threadIdx.x];
+#pragma unroll
+    for (unsigned s = 0; s < STEPS; s++) {
+        unsigned b = element_of<E>(s) / C::BLOCK;
+
+        scales[s].inverse = inverses[b];
+        if constexpr (DECODED) {
+            scales[s].value = values[b];
+            scales[s].is_nan = !(values[b] == values[b]);
+        }
+    }
 }
 
 /* v: the thread's values, beyond the tile's end 0. DECODED: they become what a decoder will see. */
@@ -206,75 +220,114 @@ SL_DEVICE void encode_values(const struct sl_gpu_args &args, const sl_place<C> &
 {
     constexpr unsigned STEPS = SL_TILE_ELEMENTS_EACH / E, WORDS = (E * C::BITS + 31) / 32;
     sl_scale scales[STEPS] = {};
+    uint32_t pair[2][2], drawn[4];
 
     if constexpr (C::BLOCK != 0)
-        encode_scales<C, E>(v, place, out, scales);
+        encode_scales<C, E, DECODED>(v, place, out, scales);
     out += C::HEAD + place.scales;
 #pragma unroll
-    for (unsigned pair = 0; pair < STEPS; pair += 2) {
-        uint32_t random[2][E / 2];
+    for (unsigned s = 0; s < STEPS; s++) {
+        uint32_t words[WORDS] = {};
+        unsigned at = element_of<E>(s) * C::BITS / 8;
+        bool none = C::BLOCK != 0 && scales[s].inverse == 0;
 
-        if constexpr (RANDOM)
-            random_pair<E>(args, place.first, pair, random);
+        if constexpr (RANDOM && E == 4)
+            if (s % 2 == 0)
+                random_pair(args, place.first, s, pair);
 #pragma unroll
-        for (unsigned s = pair; s < pair + 2; s++) {
-            uint32_t words[WORDS] = {};
-            unsigned at = element_of<E>(s) * C::BITS / 8;
+        for (unsigned j = 0; j < E; j++) {
+            uint32_t code;
 
-#pragma unroll
-            for (unsigned j = 0; j < E; j++) {
-                uint32_t code;
-
-                if constexpr (RANDOM)
-                    code =
-                        C::random_code_of(v[s * E + j], scales[s], random_16(random[s - pair], j));
-                else
-                    code = C::code_of(v[s * E + j], scales[s]);
-                words[j * C::BITS / 32] |= code << j * C::BITS % 32;
-                if constexpr (DECODED)
-                    v[s * E + j] = C::value_of(code, scales[s]);
+            if constexpr (RANDOM) {
+                if (E >= 8 && j % 8 == 0)
+                    philox((args.first + place.first + element_of<E>(s) + j) / 8, args, drawn);
+                code = C::random_code_of(v[s * E + j], scales[s],
+                                         random_16(E == 4 ? pair[s % 2] : drawn, j % 8));
+            } else {
+                code = C::code_of(v[s * E + j], scales[s]);
             }
-            if (at < place.codes)
-                put_codes<E, C::BITS>(out + at, words);
+            if constexpr (DECODED) {
+                code = none ? 0 : code;
+                v[s * E + j] = C::value_of(code, scales[s]);
+            }
+            words[j * C::BITS / 32] |= code << j * C::BITS % 32;
         }
+        if constexpr (!DECODED)
+#pragma unroll
+            for (unsigned i = 0; i < WORDS; i++)
+                words[i] = none ? 0 : words[i];
+        if (at < place.codes)
+            put_codes<E, C::BITS>(out + at, words);
     }
+}
+
+/* What a thread reads of a message. */
+template <class C, unsigned E>
+struct sl_read {
+    static const unsigned STEPS = SL_TILE_ELEMENTS_EACH / E, WORDS = (E * C::BITS + 31) / 32;
+    uint32_t words[STEPS][WORDS], stored[STEPS];
+    sl_head head;
+};
+
+/* Nothing of it is looked at yet, so that all of it is on its way at once. */
+template <class C, unsigned E>
+SL_DEVICE void read_values(const sl_place<C> &place, const uint8_t *in, sl_read<C, E> *out)
+{
+    if constexpr (C::HEAD != 0)
+        out->head = C::read_head(in);
+    in += C::HEAD;
+#pragma unroll
+    for (unsigned s = 0; s < out->STEPS; s++) {
+        unsigned e = element_of<E>(s);
+
+        out->stored[s] = 0;
+#pragma unroll
+        for (unsigned i = 0; i < out->WORDS; i++)
+            out->words[s][i] = 0;
+        if (e >= place.n)
+            continue;
+        if constexpr (C::BLOCK != 0 && C::SCALE == 2)
+            out->stored[s] = ((const uint16_t *)in)[e / (C::BLOCK == 0 ? 1 : C::BLOCK)];
+        else if constexpr (C::BLOCK != 0)
+            out->stored[s] = in[e / (C::BLOCK == 0 ? 1 : C::BLOCK)];
+        get_codes<E, C::BITS>(in + place.scales + e * C::BITS / 8, out->words[s]);
+    }
+}
+
+template <class C, unsigned E>
+SL_DEVICE uint32_t code_in(const sl_read<C, E> &read, unsigned s, unsigned j)
+{
+    return read.words[s][j * C::BITS / 32] >> j * C::BITS % 32 & (uint32_t)((1ull << C::BITS) - 1);
 }
 
 /* The thread's values; beyond the tile's end some of no meaning. */
 template <class C, unsigned E>
 SL_DEVICE void decode_values(const sl_place<C> &place, const uint8_t *in, float *v)
 {
-    constexpr unsigned STEPS = SL_TILE_ELEMENTS_EACH / E, WORDS = (E * C::BITS + 31) / 32;
-    uint32_t words[STEPS][WORDS], stored[STEPS] = {};
-    sl_head head = {};
+    sl_read<C, E> read = {};
 
-    if constexpr (C::HEAD != 0)
-        head = C::read_head(in);
-    in += C::HEAD;
+    read_values<C, E>(place, in, &read);
 #pragma unroll
-    for (unsigned s = 0; s < STEPS; s++) {
-        unsigned e = element_of<E>(s);
-
-#pragma unroll
-        for (unsigned i = 0; i < WORDS; i++)
-            words[s][i] = 0;
-        if (e >= place.n)
-            continue;
-        if constexpr (C::BLOCK != 0 && C::SCALE == 2)
-            stored[s] = ((const uint16_t *)in)[e / (C::BLOCK == 0 ? 1 : C::BLOCK)];
-        else if constexpr (C::BLOCK != 0)
-            stored[s] = in[e / (C::BLOCK == 0 ? 1 : C::BLOCK)];
-        get_codes<E, C::BITS>(in + place.scales + e * C::BITS / 8, words[s]);
-    }
-#pragma unroll
-    for (unsigned s = 0; s < STEPS; s++) {
-        sl_scale scale = C::read_scale(stored[s], head);
+    for (unsigned s = 0; s < read.STEPS; s++) {
+        sl_scale scale = C::read_scale(read.stored[s], read.head);
 
 #pragma unroll
         for (unsigned j = 0; j < E; j++)
-            v[s * E + j] = C::value_of(words[s][j * C::BITS / 32] >> j * C::BITS % 32 &
-                                           (uint32_t)((1ull << C::BITS) - 1),
-                                       scale);
+            v[s * E + j] = C::value_of(code_in(read, s, j), scale);
+    }
+}
+
+template <class C, unsigned E>
+SL_DEVICE void add_values(const sl_read<C, E> &read, float *sum)
+{
+#pragma unroll
+    for (unsigned s = 0; s < read.STEPS; s++) {
+        sl_scale scale = C::read_scale(read.stored[s], read.head);
+
+        scale.value = scale.is_nan ? __uint_as_float(SL_NAN_BITS) : scale.value;
+#pragma unroll
+        for (unsigned j = 0; j < E; j++)
+            sum[s * E + j] = __fadd_rn(sum[s * E + j], C::summand_of(code_in(read, s, j), scale));
     }
 }
 

@@ -4,6 +4,7 @@
 #define SL_TOPK_KERNELS(dtype)                                                                     \
     SL_KERNEL(sl_topk_above_##dtype, above<sl_##dtype, false>)                                     \
     SL_KERNEL(sl_topk_above_feedback_##dtype, above<sl_##dtype, true>)                             \
+    SL_KERNEL(sl_topk_sample_##dtype, sample<sl_##dtype>)                                          \
     SL_KERNEL(sl_topk_histogram_##dtype, histogram<sl_##dtype, false>)                             \
     SL_KERNEL(sl_topk_select_##dtype, select<sl_##dtype, false>)
 

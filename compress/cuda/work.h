@@ -26,16 +26,19 @@ struct sl_work {
 #define SL_WORK_ALL (2ull << 62)
 #define SL_WORK_SUM (SL_WORK_KNOWN - 1)
 
-/* The tile that this block works on. */
+/* The next tile that nobody works on; none is left if there are no so many. By one thread. */
+SL_DEVICE unsigned work_ticket(sl_work *work)
+{
+    return atomicAdd(&work->ticket, 1u);
+}
+
+/* The first tile of this block, for all threads. */
 SL_DEVICE unsigned work_begin(sl_work *work)
 {
     __shared__ unsigned tile;
 
-    if (threadIdx.x == 0) {
-        tile = atomicAdd(&work->ticket, 1u);
-        if (tile == gridDim.x - 1)
-            work->ticket = 0; /* all have theirs */
-    }
+    if (threadIdx.x == 0)
+        tile = work_ticket(work);
     __syncthreads();
     return tile;
 }
@@ -48,30 +51,47 @@ SL_DEVICE unsigned long long shuffled(unsigned long long value, unsigned mask)
     return (unsigned long long)high << 32 | low;
 }
 
-/* By a warp: the sum over all tiles before this one. */
+/* Lane 0's status is that of the nearest tile; those before the first have no elements. */
+SL_DEVICE unsigned long long work_status(const sl_work *work, int64_t nearest)
+{
+    int64_t mine = nearest - (int64_t)(threadIdx.x % 32);
+    const volatile unsigned long long *at = &work->status[mine < 0 ? 0 : mine];
+
+    return mine < 0 ? SL_WORK_ALL : *at;
+}
+
+/* By a warp: the sum over all tiles before this one. Some statuses are asked for ahead: on a large
+ * GPU, a thousand tiles may be between this one and the nearest that knows all. */
 SL_DEVICE unsigned long long look_back(const sl_work *work, unsigned tile)
 {
-    unsigned lane = threadIdx.x % 32;
+    constexpr unsigned AHEAD = 4;
     unsigned long long before = 0;
 
-    for (int64_t nearest = (int64_t)tile - 1;; nearest -= 32) {
-        int64_t mine = nearest - (int64_t)lane;
-        const volatile unsigned long long *at = &work->status[mine < 0 ? 0 : mine];
-        unsigned long long status;
-        uint32_t all;
+    for (int64_t nearest = (int64_t)tile - 1;; nearest -= 32 * AHEAD) {
+        unsigned long long statuses[AHEAD];
 
-        do
-            status = mine < 0 ? SL_WORK_ALL : *at;
-        while (__ballot_sync(SL_ALL, status < SL_WORK_KNOWN) != 0);
-        /* Of those up to the nearest that knows all; lane 0 is nearest. */
-        all = __ballot_sync(SL_ALL, status >= SL_WORK_ALL);
-        status = all != 0 && lane >= (unsigned)__ffs((int)all) ? 0 : status & SL_WORK_SUM;
 #pragma unroll
-        for (unsigned by = 16; by > 0; by /= 2)
-            status += shuffled(status, by);
-        before += status;
-        if (all != 0)
-            return before;
+        for (unsigned i = 0; i < AHEAD; i++)
+            statuses[i] = work_status(work, nearest - i * 32);
+#pragma unroll
+        for (unsigned i = 0; i < AHEAD; i++) {
+            unsigned long long status = statuses[i];
+            uint32_t all;
+
+            while (__ballot_sync(SL_ALL, status < SL_WORK_KNOWN) != 0)
+                status = work_status(work, nearest - i * 32);
+            /* Of those up to the nearest that knows all. */
+            all = __ballot_sync(SL_ALL, status >= SL_WORK_ALL);
+            status = all != 0 && threadIdx.x % 32 >= (unsigned)__ffs((int)all)
+                         ? 0
+                         : status & SL_WORK_SUM;
+#pragma unroll
+            for (unsigned by = 16; by > 0; by /= 2)
+                status += shuffled(status, by);
+            before += status;
+            if (all != 0)
+                return before;
+        }
     }
 }
 
@@ -114,13 +134,16 @@ SL_DEVICE bool work_is_last(sl_work *work)
 }
 
 /* Leaves zeros behind, once nobody looks at them any more. Returns work_is_last(). */
-SL_DEVICE bool work_end(sl_work *work)
+SL_DEVICE bool work_end(sl_work *work, uint64_t tiles)
 {
     bool last = work_is_last(work);
 
-    if (last)
-        for (unsigned i = threadIdx.x; i < gridDim.x; i += SL_GPU_THREADS)
+    if (last) {
+        for (uint64_t i = threadIdx.x; i < tiles; i += SL_GPU_THREADS)
             work->status[i] = 0;
+        if (threadIdx.x == 0)
+            work->ticket = 0;
+    }
     return last;
 }
 

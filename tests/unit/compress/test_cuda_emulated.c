@@ -152,19 +152,16 @@ static const struct trial trials[] = {
 };
 static const unsigned dtypes[] = {SLUICE_F32, SLUICE_BF16, SLUICE_F16};
 
-/* False: this build's CPU has no such codec. */
-static bool spec_of(const struct trial *trial, unsigned dtype, struct sl_codec_spec *out)
+static void spec_of(const struct trial *trial, unsigned dtype, struct sl_codec_spec *out)
 {
     const struct sl_codec *codec = sl_codec_by_name(trial->codec);
 
-    if (codec == NULL)
-        return false;
+    assert_non_null(codec);
     *out = (struct sl_codec_spec){
         .id = codec->id, .dtype = (uint8_t)dtype, .flags = (uint8_t)trial->flags};
     if (trial->flags != 0)
         out->seed = 0x123456789abcdef0;
     assert_int_equal(sl_gpu_codecs_load(gpu, codec->id), 0);
-    return true;
 }
 
 static void for_all(void (*each)(const struct sl_codec_spec *, const void *, size_t),
@@ -175,8 +172,7 @@ static void for_all(void (*each)(const struct sl_codec_spec *, const void *, siz
 
     for (unsigned t = 0; t < SL_ARRAY_LEN(trials); t++)
         for (unsigned d = 0; d < SL_ARRAY_LEN(dtypes); d++) {
-            if (!spec_of(&trials[t], dtypes[d], &spec))
-                continue;
+            spec_of(&trials[t], dtypes[d], &spec);
             for (unsigned c = 0; c < count_count; c++) {
                 unsigned kind = (t + d + c) % INPUT_COUNT;
                 /* Now and then not where vectors could be loaded. */
@@ -207,8 +203,7 @@ static void every_kind_of_input_has_the_bytes_of_the_cpu(void **state)
     for (unsigned t = 0; t < SL_ARRAY_LEN(trials); t++)
         for (unsigned d = 0; d < SL_ARRAY_LEN(dtypes); d++)
             for (unsigned kind = 0; kind < INPUT_COUNT; kind++) {
-                if (!spec_of(&trials[t], dtypes[d], &spec))
-                    continue;
+                spec_of(&trials[t], dtypes[d], &spec);
                 inputs_fill(kind, spec.dtype, SL_TILE, kind + 1000, in);
                 encode_and_decode(&spec, in, SL_TILE);
             }

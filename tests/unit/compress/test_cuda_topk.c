@@ -16,10 +16,11 @@
 #include "tests/unit/compress/emulated_driver.h"
 
 #define MOST (5 * 4096 + 77)
+#define LONG (260 * 4096 + 5) /* elements of a message that is sampled first */
 
 static struct sl_gpu_topk *topk;
-static float x[MOST]; /* the elements as floats */
-static uint32_t want[MOST];
+static float x[LONG]; /* the elements as floats */
+static uint32_t want[LONG];
 static size_t wanted;
 
 static void *room(size_t len)
@@ -159,6 +160,35 @@ static void any_k_and_any_room_for_it_will_do(void **state)
     }
 }
 
+/* Each 4,096 elements that are looked at first are larger than what is not: the bound is too high. */
+static void a_sample_that_misleads_costs_a_pass_and_no_byte(void **state)
+{
+    const uint32_t k = LONG / 1000, cap = 2 * k;
+    size_t len = sl_gpu_topk_work_size(LONG, cap);
+    struct sl_gpu_topk_out out = out_of(cap);
+    float *in = room(LONG * 4);
+    void *work = room(len);
+    uint32_t least;
+
+    (void)state;
+    memset(work, 0, len);
+    for (unsigned misleads = 0; misleads < 2; misleads++) {
+        inputs_fill(INPUT_NORMAL, SLUICE_F32, LONG, 7, in);
+        for (unsigned tile = 0; tile < 64 && misleads != 0; tile++)
+            for (unsigned i = 0; i < 10; i++)
+                in[(size_t)tile * 260 / 64 * 4096 + i * 399] = (float)(100 + i);
+        memcpy(x, in, LONG * 4);
+        least = sort_for(LONG, k);
+        assert_int_equal(sl_gpu_topk_exact(topk, SLUICE_F32, in, LONG, k, &out, work, NULL), 0);
+        assert_found(&out, LONG);
+        assert_int_equal(out.found[1], least);
+        assert_zeros(work, kept_zero(LONG, cap));
+    }
+    out_free(&out);
+    free(in);
+    free(work);
+}
+
 static void by_threshold(unsigned dtype, unsigned kind, size_t count, uint32_t threshold,
                          uint32_t cap, bool feedback)
 {
@@ -260,6 +290,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_are_those_of_sorting),
         cmocka_unit_test(any_k_and_any_room_for_it_will_do),
+        cmocka_unit_test(a_sample_that_misleads_costs_a_pass_and_no_byte),
         cmocka_unit_test(a_threshold_selects_in_one_pass),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
