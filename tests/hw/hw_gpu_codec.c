@@ -25,14 +25,14 @@ const struct hw_trial hw_trials[HW_TRIALS] = {
     {"sign", 0},
 };
 
-bool hw_spec(struct sl_gpu_codecs *codecs, const struct hw_trial *trial, unsigned dtype,
+void hw_spec(struct sl_gpu_codecs *codecs, const struct hw_trial *trial, unsigned dtype,
              struct sl_codec_spec *out)
 {
     const struct sl_codec *codec = sl_codec_by_name(trial->codec);
 
     if (codec == NULL) {
         printf("codec %s: this build has none\n", trial->codec);
-        return false;
+        exit(1);
     }
     if (sl_gpu_codecs_load(codecs, codec->id) != 0) {
         printf("codec %s: %s\n", trial->codec, sluice_last_error());
@@ -41,7 +41,6 @@ bool hw_spec(struct sl_gpu_codecs *codecs, const struct hw_trial *trial, unsigne
     *out = (struct sl_codec_spec){
         .id = codec->id, .dtype = (uint8_t)dtype, .flags = (uint8_t)trial->flags};
     out->seed = trial->flags != 0 ? 0x123456789abcdef0 : 0;
-    return true;
 }
 
 int main(int argc, char **argv)

@@ -18,8 +18,8 @@ struct hw_trial {
 #define HW_TRIALS 17
 extern const struct hw_trial hw_trials[HW_TRIALS];
 
-/* The trial's codec, loaded; the program ends where it cannot be. False: the CPU has none. */
-bool hw_spec(struct sl_gpu_codecs *codecs, const struct hw_trial *trial, unsigned dtype,
+/* The trial's codec, loaded; the program ends where it cannot be. */
+void hw_spec(struct sl_gpu_codecs *codecs, const struct hw_trial *trial, unsigned dtype,
              struct sl_codec_spec *out);
 
 /* Prints what differs; returns how many comparisons failed. */

@@ -187,8 +187,12 @@ unsigned hw_codec_bytes(const struct hw_gpu *on, struct sl_gpu_codecs *of)
         for (unsigned d = 0; d < SL_ARRAY_LEN(dtypes); d++) {
             struct sl_codec_spec spec;
 
-            if (!hw_spec(codecs, &hw_trials[t], dtypes[d], &spec))
-                continue;
+            hw_spec(codecs, &hw_trials[t], dtypes[d], &spec);
+            /* Seen before the codec runs, should it end this program. */
+            if (d == 0) {
+                printf("%s%s ", hw_trials[t].codec, hw_trials[t].flags != 0 ? "/rnd" : "");
+                fflush(stdout);
+            }
             for (unsigned c = 0; c < SL_ARRAY_LEN(counts); c++)
                 all_of(&spec, (t + d + c) % INPUT_COUNT, counts[c], ++seed);
             for (unsigned kind = 0; kind < INPUT_COUNT; kind++)
@@ -196,6 +200,6 @@ unsigned hw_codec_bytes(const struct hw_gpu *on, struct sl_gpu_codecs *of)
             if (d == 0)
                 all_of(&spec, t % 2 == 0 ? INPUT_NORMAL : INPUT_BITS, LARGE, 3 * ++seed);
         }
-    printf("bytes: %u comparisons with the CPU, %u failed\n", compared, failed);
+    printf("\nbytes: %u comparisons with the CPU, %u failed\n", compared, failed);
     return failed;
 }

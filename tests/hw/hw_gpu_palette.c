@@ -84,7 +84,7 @@ unsigned hw_palette_bytes(const struct hw_gpu *on)
 
     if (codec == NULL) {
         printf("codec palette: this build has none\n");
-        return 0;
+        return 1;
     }
     gpu = on;
     need(sl_gpu_palette_create(&palette));

@@ -99,10 +99,36 @@ static unsigned compare(const char *what, const float *x, size_t count, uint32_t
     return wrong != NULL;
 }
 
+/* Residuals of 0 before: what was taken is 0 again, and what is no number. */
+static unsigned compare_left(const float *x, size_t count, uint32_t threshold, uint32_t cap,
+                             const float *g_left)
+{
+    float *left = malloc(count * 4);
+    uint32_t n = 0;
+    size_t i;
+
+    if (left == NULL)
+        exit(1);
+    hw_gpu_get(gpu, left, g_left, count * 4);
+    for (i = 0; i < count; i++) {
+        uint32_t mag = sl_f32_bits(x[i]) & SL_BITS_ABS;
+        bool taken = mag >= threshold && n++ < cap;
+        float want = taken || mag >= SL_BITS_INF ? 0 : 0.0f + x[i];
+
+        if (memcmp(&left[i], &want, 4) != 0)
+            break;
+    }
+    if (i < count)
+        printf("top-k of %zu elements: residual %zu is %a, of %a\n", count, i, (double)left[i],
+               (double)x[i]);
+    free(left);
+    return i < count;
+}
+
 static unsigned trial(unsigned dtype, unsigned kind, size_t count, size_t k, uint32_t cap)
 {
     size_t bytes = count * (dtype == SLUICE_F32 ? 4 : 2), len = sl_gpu_topk_work_size(count, cap);
-    static void *g_in, *g_work;
+    static void *g_in, *g_work, *g_left;
     static struct sl_gpu_topk_out out;
     char *in = malloc(bytes);
     float *x = malloc(count * 4);
@@ -115,6 +141,7 @@ static unsigned trial(unsigned dtype, unsigned kind, size_t count, size_t k, uin
         exit(1);
     if (g_in == NULL) {
         g_in = device(LARGE * 4);
+        g_left = device(LARGE * 4);
         g_work = device(sl_gpu_topk_work_size(LARGE, LARGE));
         out = out_of(LARGE);
     }
@@ -131,6 +158,9 @@ static unsigned trial(unsigned dtype, unsigned kind, size_t count, size_t k, uin
     failed += compare("exact again", x, count, kth, equals, &mine);
     need(sl_gpu_topk_above(topk, dtype, g_in, NULL, count, kth, &mine, g_work, gpu->stream));
     failed += compare("above", x, count, kth, SIZE_MAX, &mine);
+    hw_gpu_fill(gpu, g_left, 0, count * 4);
+    need(sl_gpu_topk_above(topk, dtype, g_in, g_left, count, kth, &mine, g_work, gpu->stream));
+    failed += compare_left(x, count, kth, cap, g_left);
     free(in);
     free(x);
     return failed;
@@ -154,7 +184,7 @@ unsigned hw_topk_bytes(const struct hw_gpu *on)
                                             : SLUICE_F16,
                             kind, n, k, (uint32_t)(2 * k));
             failed += trial(SLUICE_F32, kind, n, (n + 1) / 2, (uint32_t)n);
-            trials += 6;
+            trials += 8;
         }
     printf("top-k: %u comparisons with sorting, %u failed\n", trials, failed);
     return failed;
