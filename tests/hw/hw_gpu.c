@@ -87,6 +87,9 @@ void hw_gpu_put(const struct hw_gpu *gpu, void *to, const void *from, size_t len
     hw_gpu_wait(gpu);
     if (len > 0)
         need(gpu->cuda, "cuMemcpyHtoD", copy_in((uintptr_t)to, from, len));
+    /* It returns when the driver has taken the bytes. Streams that do not wait for the default one,
+     * as this one, would find some that are not there yet. */
+    need(gpu->cuda, "cuStreamSynchronize", stream_wait(NULL));
 }
 
 void hw_gpu_get(const struct hw_gpu *gpu, void *to, const void *from, size_t len)

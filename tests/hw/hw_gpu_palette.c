@@ -45,6 +45,7 @@ static unsigned trial(const struct buffers *b, const struct sl_codec *codec, uns
     size_t bytes = count * (dtype == SLUICE_F32 ? 4 : 2), len;
     unsigned long long told[2] = {0};
     const char *wrong = NULL;
+    unsigned long long coded;
 
     inputs_fill(kind, dtype, count, count + kind, b->in);
     len = codec->encode(&spec, &at, b->in, count, b->want);
@@ -54,7 +55,8 @@ static unsigned trial(const struct buffers *b, const struct sl_codec *codec, uns
                                (unsigned long long *)(void *)b->g_told, b->g_work, gpu->stream));
     hw_gpu_get(gpu, told, b->g_told, sizeof(told));
     hw_gpu_get(gpu, b->got, b->g_code, len);
-    if (told[0] != len)
+    coded = told[0];
+    if (coded != len)
         wrong = "another length";
     else if (memcmp(b->got, b->want, len) != 0)
         wrong = "other bytes";
@@ -68,7 +70,8 @@ static unsigned trial(const struct buffers *b, const struct sl_codec *codec, uns
     else if (wrong == NULL && memcmp(b->got, b->in, bytes) != 0)
         wrong = "other elements";
     if (wrong != NULL)
-        printf("palette of %zu elements, dtype %u, kind %u: %s\n", count, dtype, kind, wrong);
+        printf("palette of %zu elements, dtype %u, kind %u: %s (%llu bytes, not %zu)\n", count,
+               dtype, kind, wrong, coded, len);
     return wrong != NULL;
 }
 
