@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Runs the threads of a block as fibers on one thread of the host. */
+/* Runs the threads of a block as fibers on one thread of the host; where a test asks for it, several
+ * blocks at once, each on a thread of its own. */
 #include "compress/cuda/emulate.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define FIBERS_TOLD 1
@@ -45,6 +49,7 @@ static void stack_is_new(void *, size_t)
 
 #define THREADS_MAX 1024
 #define WARPS_MAX (THREADS_MAX / 32)
+#define AT_ONCE_MAX 160
 #define STACK_BYTES ((size_t)64 << 10)
 
 enum waits { RUNS, IN_WARP, IN_BLOCK, DONE };
@@ -58,19 +63,22 @@ struct fiber {
     void *fake_stack;
 };
 
-static struct fiber fibers[THREADS_MAX];
-static struct fiber *self;
-static ucontext_t home;
-static void *home_fake_stack;
-static const void *home_stack;
-static size_t home_stack_bytes;
-static unsigned warp_arrived[WARPS_MAX], block_arrived;
-static unsigned live; /* threads of the block */
+/* Of the block that this thread runs. */
+static __thread struct fiber *fibers, *self;
+static __thread ucontext_t home;
+static __thread void *home_fake_stack;
+static __thread const void *home_stack;
+static __thread size_t home_stack_bytes;
+static __thread unsigned warp_arrived[WARPS_MAX], block_arrived;
+static __thread unsigned live; /* threads of the block */
+static __thread uint32_t order_seed = 1;
+__thread struct sl_emu_id sl_emu_thread, sl_emu_block;
+
+/* Of the grid. */
 static sl_emu_kernel running;
 static const struct sl_gpu_args *running_args;
-static uint32_t order_seed = 1;
-
-struct sl_emu_id sl_emu_thread, sl_emu_block, sl_emu_grid;
+static unsigned at_once = 1, next_block, begun, threads_of_block;
+struct sl_emu_id sl_emu_grid;
 static struct sl_emu_named *kernels;
 
 sl_emu_named::sl_emu_named(const char *name_, sl_emu_kernel kernel_)
@@ -139,6 +147,8 @@ static unsigned meet_warp(uint32_t value)
         return turn;
     }
     warp_arrived[warp] = 0;
+    if (at_once > 1)
+        sched_yield(); /* whoever it waits for may be on another block */
     for (unsigned i = 0; i < lanes_of(warp); i++) {
         struct fiber *f = &fibers[warp * 32 + i];
 
@@ -189,6 +199,17 @@ uint32_t sl_emu_warp_sum(uint32_t value)
     return sum;
 }
 
+/* The first block waits until others have begun, and some more: they look back further than they
+ * can see. */
+static void come_late(void)
+{
+    unsigned others = at_once < sl_emu_grid.x ? at_once : sl_emu_grid.x;
+
+    while (__atomic_load_n(&begun, __ATOMIC_SEQ_CST) < others)
+        usleep(1000);
+    usleep(20000);
+}
+
 void sl_emu_barrier(void)
 {
     if (++block_arrived < live) {
@@ -196,6 +217,8 @@ void sl_emu_barrier(void)
         return;
     }
     block_arrived = 0;
+    if (at_once > 1 && sl_emu_block.x == 0 && self->meeting == 0)
+        come_late();
     for (unsigned i = 0; i < live; i++) {
         if (&fibers[i] != self && fibers[i].waits != IN_BLOCK)
             die("a thread of its block is elsewhere");
@@ -254,16 +277,54 @@ static void run_block(unsigned threads)
     }
 }
 
+static void run_blocks(void)
+{
+    unsigned b;
+
+    if (fibers == NULL)
+        fibers = (struct fiber *)calloc(THREADS_MAX, sizeof(*fibers));
+    if (fibers == NULL)
+        die("there is no memory for its threads");
+    while ((b = __atomic_fetch_add(&next_block, 1, __ATOMIC_SEQ_CST)) < sl_emu_grid.x) {
+        sl_emu_block.x = b;
+        order_seed += b;
+        __atomic_fetch_add(&begun, 1, __ATOMIC_SEQ_CST);
+        run_block(threads_of_block);
+    }
+}
+
+static void *other_main(void *)
+{
+    run_blocks();
+    for (unsigned i = 0; i < THREADS_MAX; i++)
+        if (fibers[i].stack != NULL)
+            munmap(fibers[i].stack, STACK_BYTES);
+    free(fibers);
+    return NULL;
+}
+
+void sl_emu_at_once(unsigned blocks)
+{
+    at_once = blocks == 0 ? 1 : blocks > AT_ONCE_MAX ? AT_ONCE_MAX : blocks;
+}
+
 void sl_emu_run(sl_emu_kernel kernel, unsigned blocks, unsigned threads,
                 const struct sl_gpu_args *args)
 {
+    pthread_t others[AT_ONCE_MAX];
+    unsigned count = at_once < blocks ? at_once : blocks;
+
     if (threads == 0 || threads > THREADS_MAX)
         die("no such number of threads");
     running = kernel;
     running_args = args;
     sl_emu_grid.x = blocks;
-    for (unsigned b = 0; b < blocks; b++) {
-        sl_emu_block.x = b;
-        run_block(threads);
-    }
+    threads_of_block = threads;
+    next_block = begun = 0;
+    for (unsigned i = 1; i < count; i++)
+        if (pthread_create(&others[i], NULL, other_main, NULL) != 0)
+            die("there is no thread for it");
+    run_blocks();
+    for (unsigned i = 1; i < count; i++)
+        pthread_join(others[i], NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * CUDA's part of C++ that the kernels of this folder use, for a plain C++ compiler: blocks run one
- * after another, the threads of a block as fibers that change places where they wait for each
- * other.
+ * after another, or some at once (sl_emu_at_once()), the threads of a block as fibers that change
+ * places where they wait for each other.
  *
  * So sanitizers see each access, bytes can be compared without a GPU, and two mistakes that a GPU
  * hides are found: a thread that misses a shuffle or a barrier that its siblings wait in, and a
@@ -26,7 +26,8 @@ struct sl_emu_id {
 
 /* What all threads of the block see; set by sl_emu_run(). */
 extern "C" {
-extern struct sl_emu_id sl_emu_thread, sl_emu_block, sl_emu_grid;
+extern __thread struct sl_emu_id sl_emu_thread, sl_emu_block;
+extern struct sl_emu_id sl_emu_grid;
 
 /* Each waits for the threads of its warp or block, which must come to the same call. */
 uint32_t sl_emu_exchange(uint32_t value, unsigned from); /* what lane from gave */
@@ -53,7 +54,7 @@ struct sl_emu_named {
 
 #define __device__
 #define __forceinline__ inline
-#define __shared__ static
+#define __shared__ static __thread /* a block runs on one thread of the host */
 #define threadIdx sl_emu_thread
 #define blockIdx sl_emu_block
 #define gridDim sl_emu_grid
@@ -213,17 +214,15 @@ static inline float __double2float_rn(double value)
 }
 static inline uint32_t atomicAdd(uint32_t *at, uint32_t value)
 {
-    uint32_t was = *at;
-
-    *at += value;
-    return was;
+    return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
 static inline uint32_t atomicMax(uint32_t *at, uint32_t value)
 {
-    uint32_t was = *at;
+    uint32_t was = __atomic_load_n(at, __ATOMIC_RELAXED);
 
-    if (value > was)
-        *at = value;
+    while (value > was &&
+           !__atomic_compare_exchange_n(at, &was, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
     return was;
 }
 static inline void __syncwarp(void)
@@ -232,6 +231,7 @@ static inline void __syncwarp(void)
 }
 static inline void __threadfence(void)
 {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 #endif

@@ -3,6 +3,7 @@
 #include "compress/cuda/gpu_palette.h"
 
 #include "compress/codec.h"
+#include "compress/cuda/emulated.h"
 #include "core/err.h"
 
 #include <setjmp.h>
@@ -113,6 +114,17 @@ static void messages_are_those_of_the_cpu(void **state)
                     both_ways(dtypes[d], kind, counts[c], c % 2);
 }
 
+/* On a GPU, more than a hundred tiles are between a block and the nearest that knows all before. */
+static void blocks_at_once_make_the_same_message(void **state)
+{
+    (void)state;
+    sl_emu_at_once(140);
+    both_ways(SLUICE_BF16, INPUT_TIES, 140 * SL_TILE + 1, 0);
+    sl_emu_at_once(8);
+    both_ways(SLUICE_F32, INPUT_NORMAL, 258 * SL_TILE - 4095, 0);
+    sl_emu_at_once(1);
+}
+
 /* One byte of a good message is another, or it ends elsewhere: told, or decoded to something, but
  * nothing outside is touched, which sanitizers see. */
 static void forged_messages_do_no_harm(void **state)
@@ -182,6 +194,7 @@ int main(void)
 
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_are_those_of_the_cpu),
+        cmocka_unit_test(blocks_at_once_make_the_same_message),
         cmocka_unit_test(forged_messages_do_no_harm),
     };
 
