@@ -40,17 +40,13 @@ static int counted_mean(void *arg, float *x, size_t first, size_t count)
 
 static int make_low_rank(struct low_rank *low, void **memory)
 {
-    static const struct sl_layer layer = {10, 10}, rest = {1, 1};
-    static struct sl_layer layers[2];
-    static struct sl_codec_spec spec;
+    static const struct sl_layer layers[] = {{10, 10}, {1, 1}};
+    static const struct sl_codec_spec spec = {.id = SL_CODEC_BQ4, .dtype = SLUICE_F32};
     struct sl_powersgd_config config = {
         .layers = layers, .layer_count = 2, .rank = 4, .times = 1, .codec = &spec};
     size_t size;
     int err;
 
-    layers[0] = layer;
-    layers[1] = rest;
-    spec = (struct sl_codec_spec){.id = SL_CODEC_BQ4, .dtype = SLUICE_F32};
     err = sl_powersgd_size(&config, low->net, &size);
     *memory = ranks_memory(size);
     if (err == 0)
