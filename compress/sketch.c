@@ -93,6 +93,7 @@ static void estimate_lanes(const struct sl_sketch *sketch, const struct hash *ha
 {
     int32_t cells[SL_SKETCH_ROWS_MOST][LANES];
 
+    sl_assert(sketch->rows > 0);
     for (uint32_t r = 0; r < sketch->rows; r++) {
         const float *row = table + (size_t)r * sketch->columns;
 

@@ -162,6 +162,7 @@ static int agree(struct sl_lsh *l, uint32_t *block)
     uint32_t ranks = l->net->ranks, rank = l->net->rank;
     int err = l->net->gather(l->net->arg, l->counts, ranks * sizeof(*l->counts), l->from);
 
+    sl_assert(ranks > 0);
     *block = 0;
     for (uint32_t i = 0; err == 0 && i < ranks * ranks; i++) {
         if (l->from[i] > l->config.tokens)
