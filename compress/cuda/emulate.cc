@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Runs the threads of a block as fibers on one thread of the host; where a test asks for it, several
- * blocks at once, each on a thread of its own. */
+/* Runs the threads of a block as fibers on one thread of the host; where a test asks for it,
+ * several blocks at once, each on a thread of its own. */
 #include "compress/cuda/emulate.h"
 
 #include <pthread.h>

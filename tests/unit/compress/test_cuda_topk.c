@@ -160,7 +160,8 @@ static void any_k_and_any_room_for_it_will_do(void **state)
     }
 }
 
-/* Each 4,096 elements that are looked at first are larger than what is not: the bound is too high. */
+/* Each 4,096 elements that are looked at first are larger than what is not: the bound is too
+ * high. */
 static void a_sample_that_misleads_costs_a_pass_and_no_byte(void **state)
 {
     const uint32_t k = LONG / 1000, cap = 2 * k;
