@@ -62,7 +62,10 @@ if get_option('tests')
   test('slow', executable('slow', 'main.c'), suite: ['long', 'patience'], protocol: 'tap')
 endif
 END
-    echo "option('tests', type: 'boolean', value: true)" >"$dir/tree/meson_options.txt"
+    cat >"$dir/tree/meson_options.txt" <<'END'
+option('tests', type: 'boolean', value: true)
+option('gpu_archs', type: 'array', value: [])
+END
     echo "executable('sluice-bench', '../../main.c')" >"$dir/tree/tools/bench/meson.build"
     printf '%s\n' '#include <stdio.h>' 'int main(void) { puts("ok 1 - it_works\n1..1"); return 0; }' >"$dir/tree/main.c"
 }
