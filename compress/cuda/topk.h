@@ -170,8 +170,10 @@ struct sl_topk_counts {
 
 SL_DEVICE void counts_clear(sl_topk_counts &counts)
 {
-    for (unsigned i = threadIdx.x; i < SL_TOPK_COPIES * SL_TOPK_BUCKETS; i += SL_GPU_THREADS)
-        counts.of[0][i] = 0;
+#pragma unroll
+    for (unsigned c = 0; c < SL_TOPK_COPIES; c++)
+        for (unsigned i = threadIdx.x; i < SL_TOPK_BUCKETS; i += SL_GPU_THREADS)
+            counts.of[c][i] = 0;
     __syncthreads();
 }
 
