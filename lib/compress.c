@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compression as a user asks for it: the text of a setting, and what it came to. */
+/* Compression as a user asks for it: switched on, and what it came to. */
 #include "lib/compress.h"
 
 #include "compress/codec.h"
 #include "compress/runner.h"
-#include "core/config_row.h"
 #include "core/log.h"
 #include "lib/args.h"
+#include "lib/compress_setting.h"
 
 #include <sluice/compress.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MIN_BYTES (64 * SL_KIB)
-#define TEXT_MAX 256
-#define INSIDE_MAX 32
 
 _Static_assert(SL_CODING_STAGES == SL_CODE_STAGES &&
                    sizeof(struct sl_coding_extent) == sizeof(struct sl_code_extent),
@@ -27,72 +23,9 @@ struct compression {
     struct sl_code_runner runner, inner;
 };
 
-/* A setting, taken apart. */
-struct setting {
-    char codec[TEXT_MAX];    /* what is for the codec */
-    char inside[INSIDE_MAX]; /* codec within hosts */
-    int64_t min_bytes;
-    bool feedback, measure;
-};
-
 static struct compression *of(struct sl_coding *coding)
 {
     return sl_container_of(coding, struct compression, base);
-}
-
-/* ---- text ---- */
-
-static int parse_switch(const char *key, const char *value, bool *out)
-{
-    *out = strcmp(value, "on") == 0;
-    return *out || strcmp(value, "off") == 0
-               ? 0
-               : sl_fail(-EINVAL, "%s=%s: the choices are on, off", key, value);
-}
-
-/* One "key=value" of the text, if it is not the codec's own. 1: it is. */
-static int parse_item(const char *item, struct setting *out)
-{
-    static const char min[] = "min=", feedback[] = "feedback=", measure[] = "measure=",
-                      inside[] = "inside=";
-
-    if (strncmp(item, min, strlen(min)) == 0)
-        return sl_parse_bytes(item + strlen(min), &out->min_bytes);
-    if (strncmp(item, feedback, strlen(feedback)) == 0)
-        return parse_switch("feedback", item + strlen(feedback), &out->feedback);
-    if (strncmp(item, measure, strlen(measure)) == 0)
-        return parse_switch("measure", item + strlen(measure), &out->measure);
-    if (strncmp(item, inside, strlen(inside)) == 0) {
-        snprintf(out->inside, sizeof(out->inside), "%s", item + strlen(inside));
-        return 0;
-    }
-    return 1;
-}
-
-/* "bq8:min=1M,seed=7" → codec "bq8:seed=7", min_bytes 1M. */
-static int parse(const char *text, struct setting *out)
-{
-    char copy[TEXT_MAX], *rest = copy, *item;
-    char mark = ':';
-
-    *out = (struct setting){.min_bytes = MIN_BYTES, .inside = "raw"};
-    if (strlen(text) >= sizeof(copy))
-        return sl_fail(-EINVAL, "%zu characters are too many to ask for compression", strlen(text));
-    memcpy(copy, text, strlen(text) + 1);
-    item = strsep(&rest, ":");
-    sl_text_add(out->codec, sizeof(out->codec), "%s", item);
-    while (rest != NULL) {
-        item = strsep(&rest, ",");
-        int err = parse_item(item, out);
-
-        if (err < 0)
-            return err;
-        if (err == 1) {
-            sl_text_add(out->codec, sizeof(out->codec), "%c%s", mark, item);
-            mark = ',';
-        }
-    }
-    return 0;
 }
 
 /* ---- what the engine asks ---- */
@@ -129,14 +62,14 @@ static void free_compression(struct sl_coding *coding)
 int sl_compression_create(const char *text, struct sl_coding **out)
 {
     struct sl_codec_spec spec, inside;
-    struct setting setting;
+    struct sl_compression_setting setting;
     struct compression *made;
     int err;
 
     *out = NULL;
     if (text == NULL || text[0] == '\0')
         return 0;
-    err = parse(text, &setting);
+    err = sl_compression_parse(text, &setting);
     err = err ?: sl_codec_parse(setting.codec, &spec);
     err = err ?: sl_codec_parse(setting.inside, &inside);
     if (err != 0)
@@ -176,7 +109,7 @@ const char *sl_compression_name(uint32_t number)
 
 /* ---- public ---- */
 
-static int check_operation(const struct sluice_operation *operation)
+int sl_check_operation(const struct sluice_operation *operation)
 {
     return operation != NULL ? sl_check_process(operation->comm)
                              : sl_fail(-EINVAL, "the operation is NULL");
@@ -202,7 +135,7 @@ int sluice_comm_set_compression(struct sluice_comm *comm, const char *text)
 int sluice_operation_set_compression(struct sluice_operation *operation, const char *text)
 {
     struct sl_coding *coding;
-    int err = check_operation(operation);
+    int err = sl_check_operation(operation);
 
     err = err ?: sl_compression_create(text, &coding);
     if (err != 0)
@@ -261,64 +194,4 @@ void sl_compression_log(const struct sluice_comm *comm)
         sl_info("compress", "%llu calls sent %llu bytes in place of %llu by %s",
                 (unsigned long long)said.calls, (unsigned long long)said.wire_bytes,
                 (unsigned long long)said.raw_bytes, of(comm->coding)->runner.codec->name);
-}
-
-/* ---- what operations keep ---- */
-
-/* -EINVAL where that is nothing, or changes just now. */
-static int check_kept(const struct sluice_operation *operation)
-{
-    if (operation->plan->coding == NULL || operation->state == NULL)
-        return sl_fail(-EINVAL, "this operation keeps nothing: it has no feedback=on");
-    if (operation->plan->busy != 0)
-        return sl_fail(-EINVAL, "this %s was started and has not ended",
-                       sl_coll_name(operation->plan->call.coll));
-    return 0;
-}
-
-static int save(const struct sluice_operation *operation, void *out, size_t *size)
-{
-    const struct sl_code_state *state = operation->state;
-    size_t needed = sl_code_state_size(state), room = *size;
-
-    *size = needed;
-    if (out == NULL)
-        return 0;
-    if (room < needed)
-        return sl_fail(-EINVAL, "what the operation keeps has %zu bytes, and there is room for %zu",
-                       needed, room);
-    sl_code_state_save(state, operation->plan->shape.code->mark, operation->turn, out);
-    return 0;
-}
-
-int sluice_operation_save(struct sluice_operation *operation, void *out, size_t *size)
-{
-    int err = check_operation(operation);
-
-    if (err == 0 && size == NULL)
-        err = sl_fail(-EINVAL, "there is no place for the size");
-    if (err != 0)
-        return err;
-    sl_enter(operation->comm);
-    err = check_kept(operation);
-    err = err ?: save(operation, out, size);
-    sl_leave(operation->comm);
-    return err;
-}
-
-int sluice_operation_load(struct sluice_operation *operation, const void *in, size_t size)
-{
-    int err = check_operation(operation);
-
-    if (err == 0 && in == NULL)
-        err = sl_fail(-EINVAL, "the bytes are NULL");
-    if (err != 0)
-        return err;
-    sl_enter(operation->comm);
-    err = check_kept(operation);
-    err = err
-              ?: sl_code_state_load(operation->state, operation->plan->shape.code->mark, in, size,
-                                    &operation->turn);
-    sl_leave(operation->comm);
-    return err;
 }

@@ -12,6 +12,9 @@ int sl_compression_create(const char *text, struct sl_coding **out);
 /* A codec by the number that marks have; NULL: there is none. */
 const char *sl_compression_name(uint32_t number);
 
+/* -EINVAL for NULL; as sl_check_process(). */
+int sl_check_operation(const struct sluice_operation *operation);
+
 /* Logs what compression came to. */
 void sl_compression_log(const struct sluice_comm *comm);
 
