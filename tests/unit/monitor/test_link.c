@@ -236,7 +236,8 @@ static void flaps_of_a_real_link_are_seen_each(void **state)
 
     usleep(500000);
     wait_for(links, 10);
-    assert_in_range(lasted_ns, 100000000, all_ns);
+    /* The end is known as late as the thread is, and not as late as the owner. */
+    assert_in_range(lasted_ns, 100000000, all_ns + 100000000);
     /* As fast as it goes: the counts tell. */
     uint64_t before = flaps;
 
