@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * State as bytes: a head of 40 bytes, then for each part one of 32 bytes and its data, with zeros
+ * State as bytes: a head of 40 bytes, then for each part one of 40 bytes and its data, with zeros
  * up to 8 bytes. A checksum over everything tells damage, not forgery; lengths are checked anyway.
  */
 #include "compress/state.h"
 
+#include "compress/codec.h"
+#include "core/code.h"
 #include "core/err.h"
 
 #include <string.h>
 
 #define MAGIC 0x53534c53u /* "SLSS" */
-#define VERSION 1u
+#define VERSION 2u
 
 struct head {
     uint32_t magic, version;
@@ -22,10 +24,11 @@ struct head {
 
 struct part_head {
     uint64_t id, first, len;
-    uint32_t kind, zero;
+    uint32_t kind, mark;
+    uint64_t count; /* elements; of what is loaded whole 1 */
 };
 
-_Static_assert(sizeof(struct head) == 40 && sizeof(struct part_head) == 32, "layout of files");
+_Static_assert(sizeof(struct head) == 40 && sizeof(struct part_head) == 40, "layout of files");
 
 /* One part among the bytes. */
 struct saved {
@@ -54,15 +57,31 @@ static size_t padded(size_t len)
     return (len + 7) & ~(size_t)7;
 }
 
-static int is_residual(uint32_t kind)
+static bool is_residual(uint32_t kind)
 {
-    return kind == SL_STATE_RESIDUAL || kind == SL_STATE_SHARD_RESIDUAL;
+    return kind == SL_STATE_RESIDUAL || kind == SL_STATE_SHARD_RESIDUAL ||
+           kind == SL_STATE_RESUM_RESIDUAL;
+}
+
+static bool has_elements(uint32_t kind)
+{
+    return is_residual(kind) || kind == SL_STATE_TURN;
+}
+
+static struct part_head head_of(const struct sl_state_part *part)
+{
+    uint64_t count = part->kind == SL_STATE_TURN ? part->count
+                     : is_residual(part->kind)   ? part->len / sizeof(float)
+                                                 : 1;
+
+    return (struct part_head){part->id, part->first, part->len, part->kind, part->mark, count};
 }
 
 static const char *name_of(uint32_t kind)
 {
-    static const char *const names[] = {"?", "residual", "residual of a shard", "threshold",
-                                        "factor"};
+    static const char *const names[] = {
+        "?",      "residual",         "residual of a shard", "threshold",
+        "factor", "residual of sums", "number of encodings"};
 
     return names[kind < SL_ARRAY_LEN(names) ? kind : 0];
 }
@@ -88,8 +107,7 @@ void sl_state_save(const struct sl_state_part *parts, size_t count, uint32_t ran
     uint8_t *at = (uint8_t *)out + sizeof(head);
 
     for (size_t i = 0; i < count; i++) {
-        struct part_head part = {
-            .id = parts[i].id, .first = parts[i].first, .len = parts[i].len, .kind = parts[i].kind};
+        struct part_head part = head_of(&parts[i]);
 
         memcpy(at, &part, sizeof(part));
         at += sizeof(part);
@@ -120,6 +138,13 @@ static int read_head(const void *in, size_t len, struct head *head)
     return 0;
 }
 
+static bool has_right_count(const struct part_head *head)
+{
+    if (head->kind == SL_STATE_TURN)
+        return head->len == sizeof(uint32_t);
+    return head->count == (is_residual(head->kind) ? head->len / sizeof(float) : 1);
+}
+
 /* The part at *at, which moves past it. What is left is a multiple of 8. */
 static int next_part(const uint8_t **at, const uint8_t *end, struct saved *saved)
 {
@@ -133,93 +158,117 @@ static int next_part(const uint8_t **at, const uint8_t *end, struct saved *saved
     if (saved->head.len > left || saved->head.len % 4 != 0)
         return sl_fail(-EBADMSG, "a part of saved state has %llu bytes where %zu are left",
                        (unsigned long long)saved->head.len, left);
-    if (saved->head.first > UINT64_MAX - saved->head.len)
+    if (saved->head.first > UINT64_MAX - saved->head.count)
         return sl_fail(-EBADMSG, "a part of saved state lies past all elements");
+    if (!has_right_count(&saved->head))
+        return sl_fail(-EBADMSG, "a %s of saved state has %llu bytes for %llu elements",
+                       name_of(saved->head.kind), (unsigned long long)saved->head.len,
+                       (unsigned long long)saved->head.count);
     *at = saved->data + padded(saved->head.len);
     return 0;
 }
 
-/* Bytes that a part and a saved one share; *to and *from: where they lie in each. */
-static size_t shared(const struct sl_state_part *part, const struct saved *saved, size_t *to,
-                     size_t *from)
+/* Elements that both have; *to and *from: where they begin in each. */
+static uint64_t shared(const struct part_head *part, const struct part_head *saved, uint64_t *to,
+                       uint64_t *from)
 {
-    uint64_t begin, end, part_end = part->first + part->len / 4;
-    uint64_t saved_end = saved->head.first + saved->head.len / 4;
+    uint64_t begin, end, part_end = part->first + part->count;
+    uint64_t saved_end = saved->first + saved->count;
 
-    if (part->kind != saved->head.kind || part->id != saved->head.id)
+    if (part->kind != saved->kind || part->id != saved->id)
         return 0;
     *to = *from = 0;
-    if (!is_residual(part->kind))
-        return part->len == saved->head.len ? part->len : 0;
-    begin = part->first > saved->head.first ? part->first : saved->head.first;
+    if (!has_elements(part->kind))
+        return part->len == saved->len;
+    begin = part->first > saved->first ? part->first : saved->first;
     end = part_end < saved_end ? part_end : saved_end;
     if (begin >= end)
         return 0;
-    *to = (size_t)(begin - part->first) * 4;
-    *from = (size_t)(begin - saved->head.first) * 4;
-    return (size_t)(end - begin) * 4;
+    *to = begin - part->first;
+    *from = begin - saved->first;
+    return end - begin;
 }
 
-/* Whether the shards of so many ranks are those of the bytes. */
-static int is_dropped(uint32_t kind, const struct head *head, uint32_t ranks)
+/* Whether the shards are those of the bytes. */
+static bool is_dropped(uint32_t kind, const struct head *head, uint32_t ranks)
 {
-    return kind == SL_STATE_SHARD_RESIDUAL && head->ranks != ranks;
+    return (kind == SL_STATE_SHARD_RESIDUAL || kind == SL_STATE_RESUM_RESIDUAL) &&
+           head->ranks != ranks;
 }
 
-/* Each part has all its bytes once. */
+static const char *codec_of(uint32_t mark)
+{
+    const struct sl_codec *codec = sl_codec_by_id(sl_code_mark_name(mark));
+
+    return mark == 0 ? "no codec" : codec != NULL ? codec->name : "an unknown codec";
+}
+
+static int check_mark(const struct part_head *part, const struct part_head *saved)
+{
+    if (part->mark == saved->mark)
+        return 0;
+    return sl_fail(-EINVAL,
+                   "the saved %s with id %llu is of %s, parameters %06x; here it is of %s, "
+                   "parameters %06x: load it where the codec is the same",
+                   name_of(part->kind), (unsigned long long)part->id, codec_of(saved->mark),
+                   saved->mark & 0xffffff, codec_of(part->mark), part->mark & 0xffffff);
+}
+
+/* Each part has all its elements once, by its codec. */
 static int check_parts(const struct sl_state_part *parts, size_t count, uint32_t ranks,
                        const struct head *head, const uint8_t *in)
 {
-    size_t to, from;
+    uint64_t to, from, more, found;
 
     for (size_t i = 0; i < count; i++) {
         const uint8_t *at = in + sizeof(*head), *end = in + head->len;
+        struct part_head part = head_of(&parts[i]);
         struct saved saved;
-        size_t found = 0;
 
+        found = 0;
         for (uint32_t j = 0; j < head->parts; j++) {
             int err = next_part(&at, end, &saved);
 
+            more = err == 0 ? shared(&part, &saved.head, &to, &from) : 0;
+            if (err == 0 && more > 0)
+                err = check_mark(&part, &saved.head);
             if (err != 0)
                 return err;
-            found += shared(&parts[i], &saved, &to, &from);
+            found += more;
         }
-        if (found != parts[i].len && !is_dropped(parts[i].kind, head, ranks))
-            return sl_fail(-EBADMSG, "saved state has %zu of the %zu bytes of the %s with id %llu",
-                           found, parts[i].len, name_of(parts[i].kind),
-                           (unsigned long long)parts[i].id);
+        if (found != part.count && !is_dropped(part.kind, head, ranks))
+            return sl_fail(-EBADMSG,
+                           "saved state has %llu of the %llu elements of the %s with id %llu",
+                           (unsigned long long)found, (unsigned long long)part.count,
+                           name_of(part.kind), (unsigned long long)part.id);
     }
     return 0;
 }
 
-/* Whether elements of a saved part are saved once more after it: then, of some part, bytes could be
- * as many as they should without being all. */
-static int is_saved_again(const struct saved *saved, const uint8_t *at, const uint8_t *end,
-                          uint32_t left)
+/* Whether elements of a saved part are saved once more after it: then, of some part, there could be
+ * as many as there should without being all. */
+static bool is_saved_again(const struct saved *saved, const uint8_t *at, const uint8_t *end,
+                           uint32_t left)
 {
-    const struct sl_state_part part = {.id = saved->head.id,
-                                       .first = saved->head.first,
-                                       .kind = saved->head.kind,
-                                       .len = (size_t)saved->head.len};
     struct saved other;
-    size_t to, from;
+    uint64_t to, from;
 
     while (left-- > 0 && next_part(&at, end, &other) == 0)
-        if (shared(&part, &other, &to, &from) > 0)
-            return 1;
-    return 0;
+        if (shared(&saved->head, &other.head, &to, &from) > 0)
+            return true;
+    return false;
 }
 
-/* Each saved byte goes to one part. */
+/* Each saved element goes to one part. */
 static int check_saved(const struct sl_state_part *parts, size_t count, uint32_t ranks,
                        const struct head *head, const uint8_t *in)
 {
     const uint8_t *at = in + sizeof(*head), *end = in + head->len;
-    size_t to, from;
+    uint64_t to, from;
 
     for (uint32_t j = 0; j < head->parts; j++) {
         struct saved saved;
-        size_t taken = 0;
+        uint64_t taken = 0;
         int err = next_part(&at, end, &saved);
 
         if (err != 0)
@@ -227,29 +276,47 @@ static int check_saved(const struct sl_state_part *parts, size_t count, uint32_t
         if (is_saved_again(&saved, at, end, head->parts - j - 1))
             return sl_fail(-EBADMSG, "saved state has elements of the %s with id %llu twice",
                            name_of(saved.head.kind), (unsigned long long)saved.head.id);
-        for (size_t i = 0; i < count; i++)
-            taken += shared(&parts[i], &saved, &to, &from);
-        if (taken != saved.head.len && !is_dropped(saved.head.kind, head, ranks))
+        for (size_t i = 0; i < count; i++) {
+            struct part_head part = head_of(&parts[i]);
+
+            taken += shared(&part, &saved.head, &to, &from);
+        }
+        if (taken != saved.head.count && !is_dropped(saved.head.kind, head, ranks))
             return sl_fail(-EINVAL,
-                           "of the saved %s with id %llu, %zu of %llu bytes have a place to go",
-                           name_of(saved.head.kind), (unsigned long long)saved.head.id, taken,
-                           (unsigned long long)saved.head.len);
+                           "of the saved %s with id %llu, %llu of %llu elements have a place to go",
+                           name_of(saved.head.kind), (unsigned long long)saved.head.id,
+                           (unsigned long long)taken, (unsigned long long)saved.head.count);
     }
     if (at != end)
         return sl_fail(-EBADMSG, "saved state has bytes after its last part");
     return 0;
 }
 
+static void fill_turn(const struct sl_state_part *part, const struct saved *saved)
+{
+    uint32_t turn;
+
+    memcpy(&turn, saved->data, sizeof(turn));
+    if (turn > *(uint32_t *)part->data)
+        *(uint32_t *)part->data = turn;
+}
+
 static void fill_part(const struct sl_state_part *part, const struct head *head, const uint8_t *in)
 {
     const uint8_t *at = in + sizeof(*head), *end = in + head->len;
-    size_t to, from, len;
+    struct part_head wanted = head_of(part);
+    uint64_t to, from, count;
     struct saved saved;
 
     for (uint32_t j = 0; j < head->parts && next_part(&at, end, &saved) == 0; j++) {
-        len = shared(part, &saved, &to, &from);
-        if (len > 0)
-            memcpy((uint8_t *)part->data + to, saved.data + from, len);
+        count = shared(&wanted, &saved.head, &to, &from);
+        if (count > 0 && part->kind == SL_STATE_TURN)
+            fill_turn(part, &saved);
+        else if (count > 0 && is_residual(part->kind))
+            memcpy((float *)part->data + to, saved.data + from * sizeof(float),
+                   count * sizeof(float));
+        else if (count > 0 && part->len > 0)
+            memcpy(part->data, saved.data, part->len);
     }
 }
 
@@ -266,9 +333,9 @@ int sl_state_load(const struct sl_state_part *parts, size_t count, uint32_t rank
     if (err != 0)
         return err;
     for (size_t i = 0; i < count; i++) {
-        if (is_dropped(parts[i].kind, &head, ranks))
+        if (parts[i].kind == SL_STATE_TURN || is_dropped(parts[i].kind, &head, ranks))
             memset(parts[i].data, 0, parts[i].len);
-        else
+        if (!is_dropped(parts[i].kind, &head, ranks))
             fill_part(&parts[i], &head, in);
     }
     if (step != NULL)

@@ -114,21 +114,24 @@ static void seal(uint8_t *at, size_t len)
     memcpy(at + 16, &sum, sizeof(sum));
 }
 
-static void try_state(bool sealed, const uint8_t *bytes, size_t len)
+static void try_state(bool sealed, bool turns, const uint8_t *bytes, size_t len)
 {
     float residual[20], shard[10], factor[6];
+    uint32_t turn[2];
     const struct sl_state_part parts[] = {
         {1, 0, SL_STATE_RESIDUAL, residual, 12 * 4},
         {1, 12, SL_STATE_RESIDUAL, residual + 12, 8 * 4},
         {1, 5, SL_STATE_SHARD_RESIDUAL, shard, sizeof(shard)},
         {2, 0, SL_STATE_FACTOR, factor, sizeof(factor)},
+        {3, 0, SL_STATE_TURN, &turn[0], 4, .count = 12, .mark = 0x4000001},
+        {3, 12, SL_STATE_TURN, &turn[1], 4, .count = 8, .mark = 0x4000001},
     };
     void *in = copy_of(bytes, len, len);
     int err;
 
     if (sealed && len >= 24)
         seal(in, len);
-    err = sl_state_load(parts, SL_ARRAY_LEN(parts), 4, in, len, NULL);
+    err = sl_state_load(parts, turns ? 6 : 4, 4, in, len, NULL);
     sl_assert(err == 0 || err == -EBADMSG || err == -EINVAL);
     free(in);
 }
@@ -147,6 +150,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else if (kind < 7)
         try_codec(kind, data[1], count % 10000, data + HEAD, size - HEAD);
     else
-        try_state(data[1] & 1, data + HEAD, size - HEAD);
+        try_state(data[1] & 1, data[1] & 2, data + HEAD, size - HEAD);
     return 0;
 }

@@ -2,7 +2,9 @@
 /* State that is saved and loaded: whole, in other pieces, by other numbers of ranks, damaged. */
 #include "compress/state.h"
 
+#include "compress/codec.h"
 #include "compress/topk.h"
+#include "core/code.h"
 #include "core/err.h"
 
 #include <setjmp.h>
@@ -168,6 +170,74 @@ static void what_is_missing_or_left_over_is_named(void **state)
     assert_nothing_changed();
 }
 
+static void bytes_may_lie_at_any_address(void **state)
+{
+    static uint8_t room[sizeof(bytes) + 8];
+    const struct sl_state_part residuals = {7, 0, SL_STATE_RESIDUAL, residual, sizeof(residual)};
+    const struct sl_state_part to = {7, 0, SL_STATE_RESIDUAL, back, sizeof(back)};
+
+    save(4);
+    for (size_t odd = 1; odd < 8; odd++) {
+        memset(back, 0x55, sizeof(back));
+        len = sl_state_size(&residuals, 1);
+        sl_state_save(&residuals, 1, 4, 0, room + odd);
+        assert_int_equal(sl_state_load(&to, 1, 4, room + odd, len, NULL), 0);
+        assert_memory_equal(back, residual, sizeof(residual));
+    }
+}
+
+static void what_another_codec_has_left_is_refused_by_name(void **state)
+{
+    struct sl_state_part part = {7, 0, SL_STATE_RESIDUAL, residual, 400, .mark = 0};
+    struct sl_state_part to = {7, 0, SL_STATE_RESIDUAL, back, 400, .mark = 0};
+
+    save(4);
+    part.mark = sl_code_mark(SL_CODEC_BQ4, 0xabcde1);
+    len = sl_state_size(&part, 1);
+    sl_state_save(&part, 1, 4, 0, bytes);
+    to.mark = sl_code_mark(SL_CODEC_BQ8, 0xabcde1);
+    assert_int_equal(sl_state_load(&to, 1, 4, bytes, len, NULL), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "is of bq4, parameters abcde1"));
+    assert_non_null(strstr(sluice_last_error(), "it is of bq8, parameters abcde1"));
+    to.mark = sl_code_mark(SL_CODEC_BQ4, 0xabcde3); /* other parameters */
+    assert_int_equal(sl_state_load(&to, 1, 4, bytes, len, NULL), -EINVAL);
+    to.mark = 0;
+    assert_int_equal(sl_state_load(&to, 1, 4, bytes, len, NULL), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "it is of no codec"));
+    assert_nothing_changed();
+    to.mark = part.mark;
+    assert_int_equal(sl_state_load(&to, 1, 4, bytes, len, NULL), 0);
+    assert_memory_equal(back, residual, 400);
+}
+
+static void of_pieces_what_was_encoded_most_often_counts(void **state)
+{
+    uint32_t turns[3] = {4, 9, 2}, back_turns[2] = {77, 77};
+    const struct sl_state_part saved[] = {
+        {5, 0, SL_STATE_TURN, &turns[0], 4, .count = 100},
+        {5, 100, SL_STATE_TURN, &turns[1], 4, .count = 50},
+        {5, 150, SL_STATE_TURN, &turns[2], 4, .count = 50},
+    };
+    struct sl_state_part cut[] = {
+        {5, 101, SL_STATE_TURN, &back_turns[0], 4, .count = 99},
+        {5, 0, SL_STATE_TURN, &back_turns[1], 4, .count = 100},
+    };
+
+    len = sl_state_size(saved, 3);
+    sl_state_save(saved, 3, 4, 0, bytes);
+    assert_int_equal(sl_state_load(cut, 2, 8, bytes, len, NULL), -EINVAL); /* number 100 is left */
+    assert_true(back_turns[0] == 77 && back_turns[1] == 77);
+    cut[0].first = 100;
+    cut[0].count = 101;
+    assert_int_equal(sl_state_load(cut, 2, 8, bytes, len, NULL), -EBADMSG); /* there is no 200 */
+    cut[0].count = 100;
+    assert_int_equal(sl_state_load(cut, 2, 8, bytes, len, NULL), 0);
+    assert_true(back_turns[0] == 9 && back_turns[1] == 4);
+    cut[1].first = 50; /* of another cut: 50 to 150, and what is left of it */
+    cut[0] = (struct sl_state_part){5, 150, SL_STATE_TURN, &back_turns[0], 4, .count = 50};
+    assert_int_equal(sl_state_load(cut, 2, 8, bytes, len, NULL), -EINVAL);
+}
+
 static void any_bit_that_is_wrong_is_noticed(void **state)
 {
     save(4);
@@ -179,9 +249,9 @@ static void any_bit_that_is_wrong_is_noticed(void **state)
     for (size_t cut = 0; cut < len; cut += 3)
         assert_int_equal(sl_state_load(whole, 4, 4, bytes, cut, NULL), -EBADMSG);
     assert_nothing_changed();
-    bytes[4] = 2;
+    bytes[4] = 3;
     assert_int_equal(sl_state_load(whole, 4, 4, bytes, len, NULL), -EBADMSG);
-    assert_non_null(strstr(sluice_last_error(), "version 2"));
+    assert_non_null(strstr(sluice_last_error(), "version 3"));
 }
 
 /* The checksum of a forger, who knows how it is made. */
@@ -203,9 +273,9 @@ static void forged_lengths_lead_nowhere(void **state)
     static const uint64_t odd[] = {
         0, 4, 5, 1000, 3996, 4004, 1 << 20, UINT64_MAX, UINT64_MAX - 3, INT64_MAX, UINT64_MAX - 39};
 
-    for (size_t field = 0; field < 5; field++)
+    for (size_t field = 0; field < 6; field++)
         for (size_t i = 0; i < SL_ARRAY_LEN(odd); i++) {
-            static const size_t places[] = {40 + 16, 40 + 8, 36, 32, 40 + 24};
+            static const size_t places[] = {40 + 16, 40 + 8, 40 + 32, 36, 32, 40 + 24};
             uint8_t *copy;
             int err;
 
@@ -213,13 +283,34 @@ static void forged_lengths_lead_nowhere(void **state)
             copy = aligned_alloc(8, len);
             assert_non_null(copy);
             memcpy(copy, bytes, len);
-            memcpy(copy + places[field], &odd[i], field < 2 ? 8 : 4);
+            memcpy(copy + places[field], &odd[i], field < 3 ? 8 : 4);
             seal(copy, len);
             err = sl_state_load(whole, 4, 4, copy, len, NULL);
             assert_true(err == -EBADMSG || err == -EINVAL ||
-                        (err == 0 && (field == 3 || memcmp(copy + 40, bytes + 40, 32) == 0)));
+                        (err == 0 && (field == 4 || memcmp(copy + 40, bytes + 40, 40) == 0)));
             free(copy);
         }
+}
+
+/* Or the data of what comes behind would be read. */
+static void elements_without_bytes_are_refused(void **state)
+{
+    const struct sl_state_part ten = {7, 0, SL_STATE_RESIDUAL, residual, 40};
+    const struct sl_state_part all = {7, 0, SL_STATE_RESIDUAL, back, sizeof(back)};
+    const uint64_t count = COUNT;
+    uint8_t *copy;
+
+    save(4);
+    len = sl_state_size(&ten, 1);
+    copy = malloc(len);
+    assert_non_null(copy);
+    sl_state_save(&ten, 1, 4, 0, copy);
+    memcpy(copy + 40 + 32, &count, 8);
+    seal(copy, len);
+    assert_int_equal(sl_state_load(&all, 1, 4, copy, len, NULL), -EBADMSG);
+    assert_non_null(strstr(sluice_last_error(), "has 40 bytes for 1000 elements"));
+    assert_nothing_changed();
+    free(copy);
 }
 
 int main(void)
@@ -231,8 +322,12 @@ int main(void)
         cmocka_unit_test(what_is_saved_twice_does_not_stand_for_the_rest),
         cmocka_unit_test(another_number_of_ranks_begins_its_shards_anew),
         cmocka_unit_test(what_is_missing_or_left_over_is_named),
+        cmocka_unit_test(bytes_may_lie_at_any_address),
+        cmocka_unit_test(what_another_codec_has_left_is_refused_by_name),
+        cmocka_unit_test(of_pieces_what_was_encoded_most_often_counts),
         cmocka_unit_test(any_bit_that_is_wrong_is_noticed),
         cmocka_unit_test(forged_lengths_lead_nowhere),
+        cmocka_unit_test(elements_without_bytes_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
