@@ -178,20 +178,36 @@ int sluice_comm_compression_report(struct sluice_comm *comm, struct sluice_compr
     return 0;
 }
 
-void sl_compression_log(const struct sluice_comm *comm)
+int sluice_operation_compression_report(struct sluice_operation *operation,
+                                        struct sluice_compression_report *out)
+{
+    int err = sl_check_operation(operation);
+
+    if (err == 0 && out == NULL)
+        err = sl_fail(-EINVAL, "there is no place for the report");
+    if (err != 0)
+        return err;
+    *out = (struct sluice_compression_report){.error = -1};
+    sl_enter(operation->comm);
+    if (operation->plan->coding != NULL)
+        report(operation->plan->coding, out);
+    sl_leave(operation->comm);
+    return 0;
+}
+
+void sl_compression_log(struct sl_coding *coding)
 {
     struct sluice_compression_report said;
 
-    if (comm->coding == NULL || comm->coding->calls == 0)
+    if (coding == NULL || coding->calls == 0)
         return;
-    report(comm->coding, &said);
+    report(coding, &said);
     if (said.error >= 0)
         sl_info("compress", "%llu calls sent %llu bytes in place of %llu, error %.3g by %s",
                 (unsigned long long)said.calls, (unsigned long long)said.wire_bytes,
-                (unsigned long long)said.raw_bytes, said.error,
-                of(comm->coding)->runner.codec->name);
+                (unsigned long long)said.raw_bytes, said.error, of(coding)->runner.codec->name);
     else
         sl_info("compress", "%llu calls sent %llu bytes in place of %llu by %s",
                 (unsigned long long)said.calls, (unsigned long long)said.wire_bytes,
-                (unsigned long long)said.raw_bytes, of(comm->coding)->runner.codec->name);
+                (unsigned long long)said.raw_bytes, of(coding)->runner.codec->name);
 }

@@ -15,7 +15,7 @@ const char *sl_compression_name(uint32_t number);
 /* -EINVAL for NULL; as sl_check_process(). */
 int sl_check_operation(const struct sluice_operation *operation);
 
-/* Logs what compression came to. */
-void sl_compression_log(const struct sluice_comm *comm);
+/* Logs what a setting came to. Takes NULL. */
+void sl_compression_log(struct sl_coding *coding);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes and frees persistent operations for the user; sluice.c starts them. */
 #include "lib/args.h"
+#include "lib/compress.h"
 
 /* Of a call whose check ended with err. */
 static int create(int err, struct sluice_comm *comm, const struct sl_call *call, const void *in,
@@ -138,6 +139,8 @@ void sluice_operation_free(struct sluice_operation *operation)
     struct sluice_comm *comm = operation->comm;
 
     sl_enter(comm);
+    if (operation->plan->coding != comm->coding)
+        sl_compression_log(operation->plan->coding);
     sl_operation_drop(operation);
     sl_leave(comm);
     sl_comm_release(comm);

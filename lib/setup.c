@@ -133,7 +133,7 @@ void sluice_comm_destroy(struct sluice_comm *comm)
 
     sl_worker_get(worker);
     sl_worker_enter(worker);
-    sl_compression_log(comm);
+    sl_compression_log(comm->coding);
     sl_comm_destroy(comm);
     sl_worker_exit(worker);
     sl_worker_put(worker);

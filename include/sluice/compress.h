@@ -72,6 +72,15 @@ SLUICE_API int sluice_comm_compression_report(struct sluice_comm *comm,
                                               struct sluice_compression_report *out);
 
 /**
+ * The same of the starts of one operation since it has its setting. Of one that goes by its
+ * communicator's it is what sluice_comm_compression_report() gave while that was set.
+ *
+ * Errors  -EINVAL.
+ */
+SLUICE_API int sluice_operation_compression_report(struct sluice_operation *operation,
+                                                   struct sluice_compression_report *out);
+
+/**
  * What an operation keeps from start to start (residuals, how often it was started), as bytes for a
  * checkpoint.
  *

@@ -342,6 +342,37 @@ static void error_feedback_makes_up_for_what_was_lost(void **state)
     run(feedback);
 }
 
+static void own_report(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+    struct sluice_compression_report report;
+    struct sluice_operation *operation;
+
+    CREW_EXPECT(
+        sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &operation) == 0);
+    CREW_EXPECT(sluice_operation_compression_report(operation, NULL) == -EINVAL);
+    CREW_EXPECT(sluice_operation_compression_report(NULL, &report) == -EINVAL);
+    CREW_EXPECT(sluice_start(operation, NULL) == 0);
+    CREW_EXPECT(sluice_operation_compression_report(operation, &report) == 0);
+    CREW_EXPECT(report.calls == 0 && report.raw_bytes == 0 && report.error < 0);
+    CREW_EXPECT(sluice_operation_set_compression(operation, "bq8:measure=on") == 0);
+    for (int i = 0; i < 2; i++)
+        CREW_EXPECT(sluice_start(operation, NULL) == 0);
+    CREW_EXPECT(sluice_operation_compression_report(operation, &report) == 0);
+    CREW_EXPECT(report.calls == 2 && report.raw_bytes > 2 * sizeof(r->in));
+    CREW_EXPECT((double)report.wire_bytes / (double)report.raw_bytes < 8.2 / 32);
+    CREW_EXPECT(report.error > 1e-7 && report.error < 1e-4);
+    CREW_EXPECT(sluice_comm_compression_report(comm, &report) == 0 && report.calls == 0);
+    sluice_operation_free(operation);
+    free(r);
+}
+
+static void starts_of_an_operation_with_its_own_setting_are_reported(void **state)
+{
+    (void)state;
+    run(own_report);
+}
+
 /* Random numbers go by the starts of the one, and by the calls of the other. */
 static void mixed(struct sluice_comm *comm, int rank)
 {
@@ -401,6 +432,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(ranks_with_other_parameters_are_named_before_anything_is_written),
         cmocka_unit_test(what_an_operation_keeps_can_be_saved_and_loaded),
         cmocka_unit_test(error_feedback_makes_up_for_what_was_lost),
+        cmocka_unit_test(starts_of_an_operation_with_its_own_setting_are_reported),
         cmocka_unit_test(a_compressed_start_is_another_call_than_a_compressed_call),
         cmocka_unit_test(a_split_starts_with_the_setting_of_its_parent),
     };
