@@ -17,6 +17,8 @@ struct sluice_operation {
     void *out;
     bool dropped;  /* freed by the user while under way: goes when it has ended */
     uint32_t turn; /* starts so far */
+    /* What its elements are in a checkpoint: those of state_id from number state_first on. */
+    uint64_t state_id, state_first;
     /* of whoever runs its steps: owned; forget may be NULL */
     void *state;
     void (*forget)(void *state);

@@ -31,19 +31,4 @@ void sl_code_state_destroy(void *state);
 float *sl_code_state_at(const struct sl_code_state *state, unsigned stage, uint64_t tile,
                         uint64_t count);
 
-/*
- * As bytes, for a file: what it is of, and the residuals. mark: of codec and parameters; turn: how
- * often the operation was started.
- */
-size_t sl_code_state_size(const struct sl_code_state *state);
-void sl_code_state_save(const struct sl_code_state *state, uint32_t mark, uint32_t turn, void *out);
-
-/*
- * Of bytes that sl_code_state_save() left for such an operation. What is kept of sums starts anew
- * where their owners are others than then, as with another number of ranks. -EBADMSG: no such
- * bytes; -EINVAL: of another codec, or of other elements. The state is as it was then.
- */
-int sl_code_state_load(struct sl_code_state *state, uint32_t mark, const void *in, size_t len,
-                       uint32_t *turn);
-
 #endif

@@ -81,24 +81,56 @@ SLUICE_API int sluice_operation_compression_report(struct sluice_operation *oper
                                                    struct sluice_compression_report *out);
 
 /**
- * What an operation keeps from start to start (residuals, how often it was started), as bytes for a
- * checkpoint.
+ * What a compressed operation keeps from start to start (residuals with feedback=on; how often it
+ * was started, by which stochastic=on draws), as bytes for a checkpoint.
  *
- * Shapes  *size bytes of room at out, and then how many there are. out NULL: only the size.
- * Errors  -EINVAL: it keeps nothing, is under way, or there is too little room.
+ * Shapes  *size bytes of room at out, at any alignment, and then how many there are. out NULL: only
+ *         the size.
+ * Errors  -EINVAL: it is not compressed, is under way, or there is too little room; -ENOMEM.
  */
 SLUICE_API int sluice_operation_save(struct sluice_operation *operation, void *out, size_t *size);
 
 /**
- * Go on from what sluice_operation_save() gave of an operation with the same codec, count and
- * place: bit for bit as if it had not been interrupted. Of another number of ranks the part of this
- * rank's own elements is taken, and that of sums starts anew.
+ * Go on from what sluice_operation_save() gave on this rank of an operation with the same codec and
+ * count: bit for bit as if it had not been interrupted. Of another number of ranks, or of ranks on
+ * other hosts, the part of this rank's own elements is taken, and that of sums starts anew.
  *
- * Errors  -EINVAL: of another operation, or this one keeps nothing or is under way; -EBADMSG: no
- *         such bytes.
+ * Errors  -EINVAL: of another codec or other elements, or this one is not compressed or is under
+ *         way; -EBADMSG: no such bytes, or they lack elements; -ENOMEM. It is then as it was.
  */
 SLUICE_API int sluice_operation_load(struct sluice_operation *operation, const void *in,
                                      size_t size);
+
+/**
+ * Say what the elements of an operation are in a checkpoint: those of the tensor id, from its
+ * element first on. Of several operations that are saved together no two have the same. Ids are
+ * yours and outlive the process: the number of a parameter, or one for all of a model, in the order
+ * in which its parameters are cut into buckets. Both are 0 where they are not said.
+ *
+ * Elements are numbered as in the operation's input: count of them, and of a reduce_scatter or an
+ * all_to_all count for each rank.
+ *
+ * Errors  -EINVAL.
+ */
+SLUICE_API int sluice_operation_set_state_id(struct sluice_operation *operation, uint64_t id,
+                                             uint64_t first);
+
+/**
+ * sluice_operation_save() of several operations of one communicator at once; those that are not
+ * compressed have no part in it.
+ *
+ * Errors  also -EINVAL: two of them have the same elements, see sluice_operation_set_state_id().
+ */
+SLUICE_API int sluice_operations_save(struct sluice_operation *const *operations, size_t count,
+                                      void *out, size_t *size);
+
+/**
+ * sluice_operation_load() of several operations at once, in any order, of bytes of operations with
+ * the same elements in all. They may be cut into other operations than those that were saved: what
+ * is kept of own elements is taken, and that of sums starts anew.
+ */
+SLUICE_API int sluice_operations_load(struct sluice_operation *const *operations, size_t count,
+                                      const void *in, size_t size);
 
 #ifdef __cplusplus
 }

@@ -284,62 +284,6 @@ static void stages_have_residuals_of_their_own(void **state)
     sl_code_state_destroy(NULL);
 }
 
-static void a_state_that_is_loaded_is_what_was_saved(void **state)
-{
-    struct sl_code_state *a = made(2, 4, 1), *b = made(2, 4, 1), *c = made(2, 4, 2);
-    size_t size = sl_code_state_size(a);
-    char *bytes = malloc(size);
-    uint32_t turn = 0;
-
-    (void)state;
-    for (unsigned i = 0; i < 4 * SL_TILE; i++)
-        a->residuals[0][i] = (float)i;
-    a->residuals[1][5] = 1;
-    sl_code_state_save(a, 77, 9, bytes);
-    assert_int_equal(sl_code_state_load(b, 77, bytes, size, &turn), 0);
-    assert_int_equal(turn, 9);
-    assert_memory_equal(a->residuals[0], b->residuals[0], 4 * SL_TILE * sizeof(float));
-    assert_memory_equal(a->residuals[1], b->residuals[1], SL_TILE * sizeof(float));
-
-    /* Of other ranks: what is kept of sums is of other elements. */
-    c->residuals[1][5] = 2;
-    assert_int_equal(sl_code_state_load(c, 77, bytes, size, &turn), 0);
-    assert_memory_equal(a->residuals[0], c->residuals[0], 4 * SL_TILE * sizeof(float));
-    assert_true(c->residuals[1][5] == 0);
-    free(bytes);
-    sl_code_state_destroy(a);
-    sl_code_state_destroy(b);
-    sl_code_state_destroy(c);
-}
-
-static void bytes_that_are_no_such_state_are_refused(void **state)
-{
-    struct sl_code_state *a = made(2, 4, 1), *other = made(3, 4, 1);
-    size_t size = sl_code_state_size(a);
-    char *bytes = malloc(size + 1), *copy = malloc(size + 1);
-    uint32_t turn = 3;
-
-    (void)state;
-    sl_code_state_save(a, 77, 9, bytes);
-    assert_int_equal(sl_code_state_load(a, 78, bytes, size, &turn), -EINVAL);
-    assert_int_equal(sl_code_state_load(other, 77, bytes, size, &turn), -EINVAL);
-    for (size_t len = 0; len < 200; len++)
-        assert_int_equal(sl_code_state_load(a, 77, bytes, len, &turn), -EBADMSG);
-    assert_int_equal(sl_code_state_load(a, 77, bytes, size - 1, &turn), -EBADMSG);
-    assert_int_equal(sl_code_state_load(a, 77, bytes, size + 1, &turn), -EBADMSG);
-    for (unsigned byte = 0; byte < 64; byte++) { /* of the head, one after the other */
-        memcpy(copy, bytes, size);
-        copy[byte] = (char)(copy[byte] ^ 0xff);
-        int err = sl_code_state_load(a, 77, copy, size, &turn);
-
-        assert_true(err == -EBADMSG || err == -EINVAL || byte >= 12);
-    }
-    free(bytes);
-    free(copy);
-    sl_code_state_destroy(a);
-    sl_code_state_destroy(other);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,8 +296,6 @@ int main(void)
         cmocka_unit_test(the_error_is_measured_when_asked_for),
         cmocka_unit_test(what_is_lost_is_added_the_next_time),
         cmocka_unit_test(stages_have_residuals_of_their_own),
-        cmocka_unit_test(a_state_that_is_loaded_is_what_was_saved),
-        cmocka_unit_test(bytes_that_are_no_such_state_are_refused),
     };
 
     return cmocka_run_group_tests_name("runner", tests, NULL, NULL);
