@@ -2,6 +2,7 @@
 /* Which calls are compressed, by which schedules, and what that comes to. */
 #include "collectives/code.h"
 
+#include "collectives/recall.h"
 #include "collectives/steps.h"
 
 #include <string.h>
@@ -68,6 +69,7 @@ void sl_comm_set_coding(struct sluice_comm *comm, struct sl_coding *coding)
 
     comm->coding = sl_coding_get(coding);
     sl_plans_drop(comm);
+    sl_recall_drop(comm);
     sl_coding_put(before);
 }
 
@@ -100,7 +102,7 @@ void sl_coding_extents(const struct sl_plan *plan, struct sl_coding_extent *exte
     }
 }
 
-void sl_coding_count(const struct sluice_req *op)
+static void count_bytes(const struct sluice_req *op)
 {
     const struct sl_plan *plan = op->plan;
     struct sl_coding *coding = plan->coding;
@@ -115,4 +117,12 @@ void sl_coding_count(const struct sluice_req *op)
         coding->bytes +=
             step->src_buf == SL_BUF_WIRE ? sl_op_wire_len(op, step) : step->count * plan->esize;
     }
+}
+
+void sl_coding_ended(struct sluice_req *op, int status)
+{
+    if (status == 0)
+        count_bytes(op);
+    sl_recall_end(op->recalled);
+    op->recalled = NULL;
 }

@@ -10,13 +10,6 @@
 #include "collectives/plan.h"
 #include "core/code.h"
 
-/* The first tile and the number of tiles that a stage of a plan encodes. */
-struct sl_coding_extent {
-    uint64_t first, count;
-};
-
-#define SL_CODING_STAGES 3
-
 /* Whoever makes one embeds it. */
 struct sl_coding {
     uint32_t users; /* who makes it is the first */
@@ -26,8 +19,11 @@ struct sl_coding {
     /* Of elements of that type, which are summed or not; NULL: they are sent as they are. */
     const struct sl_code *(*code)(struct sl_coding *coding, enum sluice_dtype dtype, bool sums);
     const struct sl_code *(*inner)(struct sl_coding *coding, enum sluice_dtype dtype);
-    /* What a persistent operation keeps, by the tiles of each stage; NULL: nothing. */
+    /* What a persistent operation keeps, or calls with one buffer (recall.h), by the tiles of each
+     * stage; NULL: nothing. */
     int (*keep)(struct sl_coding *coding, const struct sl_coding_extent *extents, void **state);
+    uint64_t (*keep_bytes)(const struct sl_coding_extent *extents);
+    uint64_t keep_max; /* bytes of all that calls keep; 0: they keep nothing */
     void (*forget)(void *state);
     void (*free)(struct sl_coding *coding);
     /* Of this rank's calls that have ended well: bytes sent, and those that they stand for. */
@@ -57,7 +53,7 @@ void sl_comm_set_coding(struct sluice_comm *comm, struct sl_coding *coding);
 /* The tiles that each stage of the plan encodes so that something is lost. */
 void sl_coding_extents(const struct sl_plan *plan, struct sl_coding_extent *extents);
 
-/* An operation of a plan with a coding has ended well. */
-void sl_coding_count(const struct sluice_req *op);
+/* An operation of a plan with a coding has ended. */
+void sl_coding_ended(struct sluice_req *op, int status);
 
 #endif

@@ -4,11 +4,11 @@
 
 #include "collectives/adopt.h"
 #include "collectives/calibrate.h"
-#include "collectives/code.h"
 #include "collectives/connect.h"
 #include "collectives/exec.h"
 #include "collectives/family.h"
 #include "collectives/health.h"
+#include "collectives/recall.h"
 #include "collectives/select.h"
 #include "collectives/speeds.h"
 #include "collectives/status.h"
@@ -106,6 +106,7 @@ void sl_comm_free(struct sluice_comm *comm)
 {
     sl_family_leave(comm);
     sl_plans_fini(comm);
+    sl_recall_drop(comm);
     sl_coding_put(comm->coding);
     sl_status_close(comm);
     sl_peers_fini(&comm->peers);

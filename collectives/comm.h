@@ -42,6 +42,7 @@ static inline uint32_t sl_run_on(uint32_t run, uint32_t fingerprint)
 }
 
 struct sl_coding;
+struct sl_recall_table;
 struct sl_family;
 struct sl_plan;
 struct sl_op;
@@ -179,6 +180,7 @@ struct sluice_comm {
     bool created;  /* all ranks have met: who does not answer may be computing */
     const struct sl_kernels *kernels;
     struct sl_coding *coding; /* how calls are compressed: code.h; counted; NULL: they are not */
+    struct sl_recall_table *recalls; /* what calls keep for it: recall.h; owned; NULL: nothing */
     /* The name of a codec by the number that marks have (core/code.h); NULL: nobody knows any. */
     const char *(*codec_name)(uint32_t number);
     struct sl_costs costs;

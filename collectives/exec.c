@@ -6,7 +6,7 @@
 #include "collectives/exec.h"
 
 #include "collectives/calibrate.h"
-#include "collectives/code.h"
+#include "collectives/recall.h"
 #include "collectives/speeds.h"
 #include "collectives/status.h"
 #include "collectives/steps.h"
@@ -72,8 +72,8 @@ static inline __attribute__((always_inline)) void end_op(struct sluice_req *op, 
     op->status = status;
     if (SL_UNLIKELY(op->began_ns != 0) && status == 0)
         sl_costs_sample(op);
-    if (SL_UNLIKELY(op->plan->coding != NULL) && status == 0)
-        sl_coding_count(op);
+    if (SL_UNLIKELY(op->plan->coding != NULL))
+        sl_coding_ended(op, status);
     if (op->given_back) {
         comm->calls.active_count--;
         sl_op_put(op);
@@ -208,6 +208,8 @@ static inline int begin_op(struct sluice_comm *comm, struct sl_plan *plan, const
         return err;
     comm->calls.active_count++;
     bind(op, in, out);
+    if (SL_UNLIKELY(plan->recalls))
+        op->recalled = sl_recall_begin(comm, plan, in);
     number_call(op);
     take_tickets(op);
     /* Listed only if it is not over at once: earlier operations have had their turn by then. */

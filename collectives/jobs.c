@@ -4,6 +4,7 @@
 
 #include "collectives/health.h"
 #include "collectives/operation.h"
+#include "collectives/recall.h"
 
 #include <stdio.h>
 
@@ -95,6 +96,12 @@ static uint32_t turn_of(const struct sluice_req *op)
     return op->plan->owner != NULL ? op->plan->owner->turn : op->seq;
 }
 
+/* What is kept from start to start, or from call to call. */
+static void *state_of(const struct sluice_req *op)
+{
+    return op->plan->state != NULL ? *op->plan->state : sl_recalled_state(op->recalled);
+}
+
 static struct sl_work describe(const struct sluice_req *op, const struct sl_step *step)
 {
     const struct sl_plan *plan = op->plan;
@@ -118,7 +125,7 @@ static struct sl_work describe(const struct sluice_req *op, const struct sl_step
         .src_len = step->src_buf == SL_BUF_WIRE ? sl_op_wire_len(op, step)
                                                 : bytes_at(op, step, step->src_buf),
         .dst_len = bytes_at(op, step, step->dst_buf),
-        .state = plan->state != NULL ? *plan->state : NULL,
+        .state = state_of(op),
     };
 }
 

@@ -5,6 +5,7 @@
 #include "collectives/calibrate.h"
 #include "collectives/code.h"
 #include "collectives/connect.h"
+#include "collectives/recall.h"
 #include "collectives/select.h"
 #include "collectives/speeds.h"
 #include "collectives/status.h"
@@ -396,6 +397,9 @@ static int create(struct sluice_comm *comm, const struct sl_call *call,
     if (err != 0)
         goto err_plan;
     sign(plan, kept);
+    plan->recalls = !kept && plan->coding != NULL && sl_recall_concerns(plan);
+    if (plan->recalls)
+        sl_coding_extents(plan, plan->extents);
     place_in_windows(plan);
     if (plan->schedule.win_values != 0 && plan->win_size == SL_WIN_LONG)
         err = sl_windows_back(comm);

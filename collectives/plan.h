@@ -10,6 +10,13 @@
 #include "collectives/comm.h"
 #include "core/step.h"
 
+/* The first tile and the number of tiles that a stage of a plan encodes. */
+struct sl_coding_extent {
+    uint64_t first, count;
+};
+
+#define SL_CODING_STAGES 3
+
 /* A call as the public function got it, checked. */
 struct sl_call {
     enum sl_coll coll;
@@ -89,6 +96,9 @@ struct sl_plan {
     bool has_lengths;         /* some are known at run time only */
     struct sl_node spare;     /* operations that nobody uses */
     uint32_t busy;            /* operations in use */
+    /* Whether its calls keep residuals (recall.h), and of which tiles. */
+    bool recalls;
+    struct sl_coding_extent extents[SL_CODING_STAGES];
     /* a persistent operation's own, which no table holds; rests is called when busy falls to 0 */
     struct sluice_operation *owner;
     void *const *state; /* the owner's, for runners */
@@ -147,6 +157,8 @@ struct sluice_req {
     uint32_t *use_left; /* [use]: posts to come */
     const void **srcs;  /* [group_count] */
     void *tmp, *wire;
+    /* Residuals of calls with this buffer; NULL: none. */
+    struct sl_recalled *recalled;
 };
 
 /* The plan of this call: found, or built and kept. -EINVAL, -ENOTSUP (forced algorithm),

@@ -54,6 +54,15 @@ static int keep(struct sl_coding *coding, const struct sl_coding_extent *extents
     return err;
 }
 
+static uint64_t keep_bytes(const struct sl_coding_extent *extents)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < SL_CODE_STAGES; i++)
+        bytes += extents[i].count * SL_TILE * sizeof(float);
+    return bytes;
+}
+
 static void free_compression(struct sl_coding *coding)
 {
     free(of(coding));
@@ -94,6 +103,8 @@ int sl_compression_create(const char *text, struct sl_coding **out)
                                     .code = code_for,
                                     .inner = inner_for,
                                     .keep = setting.feedback ? keep : NULL,
+                                    .keep_bytes = keep_bytes,
+                                    .keep_max = (uint64_t)setting.keep_bytes,
                                     .forget = sl_code_state_destroy,
                                     .free = free_compression};
     *out = &made->base;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define MIN_BYTES (64 * SL_KIB)
+#define KEEP_BYTES SL_GIB /* what calls with all buffers keep, together */
 
 static int parse_switch(const char *key, const char *value, bool *out)
 {
@@ -22,10 +23,12 @@ static int parse_switch(const char *key, const char *value, bool *out)
 static int parse_item(const char *item, struct sl_compression_setting *out)
 {
     static const char min[] = "min=", feedback[] = "feedback=", measure[] = "measure=",
-                      inside[] = "inside=";
+                      inside[] = "inside=", keep[] = "keep=";
 
     if (strncmp(item, min, strlen(min)) == 0)
         return sl_parse_bytes(item + strlen(min), &out->min_bytes);
+    if (strncmp(item, keep, strlen(keep)) == 0)
+        return sl_parse_bytes(item + strlen(keep), &out->keep_bytes);
     if (strncmp(item, feedback, strlen(feedback)) == 0)
         return parse_switch("feedback", item + strlen(feedback), &out->feedback);
     if (strncmp(item, measure, strlen(measure)) == 0)
@@ -43,7 +46,8 @@ int sl_compression_parse(const char *text, struct sl_compression_setting *out)
     char copy[SL_COMPRESSION_TEXT_MAX], *rest = copy, *item;
     char mark = ':';
 
-    *out = (struct sl_compression_setting){.min_bytes = MIN_BYTES, .inside = "raw"};
+    *out = (struct sl_compression_setting){
+        .min_bytes = MIN_BYTES, .keep_bytes = KEEP_BYTES, .inside = "raw"};
     if (strlen(text) >= sizeof(copy))
         return sl_fail(-EINVAL, "%zu characters are too many to ask for compression", strlen(text));
     memcpy(copy, text, strlen(text) + 1);

@@ -12,7 +12,7 @@
 struct sl_compression_setting {
     char codec[SL_COMPRESSION_TEXT_MAX];    /* what is for the codec: "bq8:seed=7" */
     char inside[SL_COMPRESSION_INSIDE_MAX]; /* codec within hosts */
-    int64_t min_bytes;
+    int64_t min_bytes, keep_bytes;
     bool feedback, measure;
 };
 

@@ -11,8 +11,13 @@
  * - min=BYTES       calls whose larger buffer has less are sent as they are; 64k where it is not
  *                   said. 1M, 512k and so on.
  * - feedback=on     error feedback: what the codec loses of an element is added to it the next
- *                   time. For persistent operations, which alone know what comes again; in
- *                   other calls nothing is kept.
+ *                   time. A persistent operation knows what comes again, but for an all_to_all.
+ *                   Of ordinary calls those that sum take for it what has the same buffer, count,
+ *                   type and operator on the same communicator, as buckets of gradients have;
+ *                   another tensor there has errors of its codec's size added once. Costs 4 bytes
+ *                   an element.
+ * - keep=BYTES      of residuals of ordinary calls, the most of a communicator: 1G where it is not
+ *                   said. What was unused for longest goes first. 0: these calls keep nothing.
  * - inside=CODEC    within hosts, for an allreduce of several hosts with as many ranks each: raw
  *                   where it is not said. Between hosts then goes the sum of each.
  * - measure=on      decodes what was encoded, for the error in the report. Costs time.

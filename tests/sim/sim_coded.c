@@ -216,7 +216,7 @@ static void draw(struct run *r, uint64_t seed)
     if (ref->coll == SL_ALLREDUCE && r->ranks % 2 == 0 && r->ranks > 2 && sl_rng_chance(&rng, 2))
         ref->hosts = r->ranks == 6 && sl_rng_chance(&rng, 2) ? 3 : 2;
     ref->dealt = sl_rng_chance(&rng, 2);
-    ref->feedback = r->kept && fixed && sl_rng_chance(&rng, 2);
+    ref->feedback = (r->kept || sl_coll_reduces(ref->coll)) && fixed && sl_rng_chance(&rng, 2);
     r->in_place = sl_rng_chance(&rng, 3);
     r->late = sl_rng_chance(&rng, 2);
     snprintf(r->setting, sizeof(r->setting), "%s%cmin=1%s", r->codec,

@@ -384,6 +384,31 @@ static int compress(struct sluice_comm *comm, int rank)
     return err;
 }
 
+/* Calls keep residuals if there is memory for them; once they have them they ask for no more. */
+static int recall(struct sluice_comm *comm, int rank)
+{
+    static float in[RANKS][N], out[RANKS][N];
+    unsigned long before = 0;
+    int err = 0;
+
+    for (int i = 0; i < N; i++)
+        in[rank][i] = 1;
+    for (int tries = 0; tries < 2; tries++)
+        err = sluice_comm_set_compression(comm, "bq8:min=0,feedback=on");
+    for (int i = 0; i < 8 && err == 0; i++) {
+        before = i == 4 ? asked : before;
+        err = sluice_allreduce(comm, in[rank], out[rank], N, SLUICE_F32, SLUICE_SUM, NULL);
+        if (i == 0 && err == -ENOMEM)
+            err = sluice_allreduce(comm, in[rank], out[rank], N, SLUICE_F32, SLUICE_SUM, NULL);
+    }
+    if (err == 0 && asked != before)
+        err = sl_fail(-EBADMSG, "calls asked for memory %lu times", asked - before);
+    for (int i = 0; i < N && err == 0; i++)
+        if (out[rank][i] < 1.9f || out[rank][i] > 2.1f)
+            err = sl_fail(-EBADMSG, "element %d is %g", i, (double)out[rank][i]);
+    return err;
+}
+
 static void communicators_are_made_or_not(void **state)
 {
     sweep(NULL, 10);
@@ -414,6 +439,11 @@ static void a_call_without_memory_can_be_made_again(void **state)
     sweep(sum, 8);
 }
 
+static void calls_keep_residuals_or_not(void **state)
+{
+    sweep(recall, 10);
+}
+
 static void compression_is_set_or_not(void **state)
 {
     (void)state;
@@ -435,6 +465,7 @@ int main(void)
         cmocka_unit_test(second_communicators_are_made_or_not),
         cmocka_unit_test(a_call_without_memory_can_be_made_again),
         cmocka_unit_test(compression_is_set_or_not),
+        cmocka_unit_test(calls_keep_residuals_or_not),
         cmocka_unit_test(operations_are_made_or_not_and_take_no_memory_to_start),
     };
 
