@@ -181,6 +181,7 @@ struct sluice_comm {
     const struct sl_kernels *kernels;
     struct sl_coding *coding; /* how calls are compressed: code.h; counted; NULL: they are not */
     struct sl_recall_table *recalls; /* what calls keep for it: recall.h; owned; NULL: nothing */
+    const void *recall_as; /* what calls are of, if not of the memory they lend; or NULL */
     /* The name of a codec by the number that marks have (core/code.h); NULL: nobody knows any. */
     const char *(*codec_name)(uint32_t number);
     struct sl_costs costs;

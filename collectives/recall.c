@@ -205,6 +205,7 @@ struct sl_recalled *sl_recall_begin(struct sluice_comm *comm, const struct sl_pl
     struct sl_recall_table *table = table_of(comm);
     struct sl_recalled *recalled;
 
+    in = comm->recall_as != NULL ? comm->recall_as : in;
     recalled = table != NULL ? find(table, &plan->call, in) : NULL;
     /* A plan that encodes other tiles, as where links have changed, has lost nothing yet. */
     if (recalled != NULL &&

@@ -118,6 +118,11 @@ const char *sl_compression_name(uint32_t number)
     return codec != NULL ? codec->name : NULL;
 }
 
+void sl_compression_of(struct sluice_comm *comm, const void *buffer)
+{
+    comm->recall_as = buffer;
+}
+
 /* ---- public ---- */
 
 int sl_check_operation(const struct sluice_operation *operation)

@@ -5,6 +5,7 @@
  * goes to MPI.
  */
 #include "core/err.h"
+#include "lib/compress.h"
 #include "tools/preload/mpi_module.h"
 
 #include <stdlib.h>
@@ -103,6 +104,7 @@ int sl_mpi_take_Allreduce(const void *in, void *out, int count, MPI_Datatype typ
 
     if (SL_UNLIKELY(err != 0))
         return sl_mpi_end(&job, sl_mpi_give_up(&job, err));
+    sl_compression_of(job.place->comm, in == MPI_IN_PLACE ? out : in);
     err = sluice_allreduce(job.place->comm, lent.in, lent.out, (size_t)count * n.per, n.dtype, n.op,
                            NULL);
     return sl_mpi_end(&job, give_back(&lent, err));
@@ -144,6 +146,7 @@ static int scatter_blocks(struct sl_mpi_job *job, const struct numbers *n, const
                   ? sl_fail(-ENOMEM, "no memory for a block of %zu bytes", len)
                   : lend(&lent, n, in_place ? out : in, (size_t)job->place->size * len, mine, len);
 
+    sl_compression_of(job->place->comm, in_place ? out : in);
     if (err == 0)
         err = give_back(&lent, sluice_reduce_scatter(job->place->comm, lent.in, lent.out,
                                                      count * n->per, n->dtype, n->op, NULL));
@@ -184,6 +187,7 @@ static int scatter_unequal(struct sl_mpi_job *job, const struct numbers *n, cons
         before += (size_t)counts[r];
     /* Copied rather than lent: it may lie anywhere, and out may be part of it. */
     memcpy(all, in == MPI_IN_PLACE ? out : in, len);
+    sl_compression_of(job->place->comm, in == MPI_IN_PLACE ? out : in);
     int err = sluice_allreduce(job->place->comm, all, all, total * n->per, n->dtype, n->op, NULL);
 
     if (err == 0)

@@ -11,6 +11,7 @@
 #include "tools/preload/nccl/inside.h"
 
 #include "core/err.h"
+#include "lib/compress.h"
 
 #include <time.h>
 
@@ -85,10 +86,13 @@ static int copy_out(struct shim_comm *comm, const struct shim_op *op, struct shi
 }
 
 static int collect(struct shim_comm *comm, const struct shim_op *op, const struct shim_slot *slot,
-                   size_t count)
+                   struct chunk chunk)
 {
     struct sluice_comm *engine = comm->engine;
+    size_t count = chunk.count;
 
+    sl_compression_of(
+        engine, (const void *)(uintptr_t)(op->in + chunk.first * sluice_dtype_size(op->type)));
     switch (op->call) {
     case SL_NCCL_AllReduce:
         return sluice_allreduce(engine, slot->in, slot->out, count, op->type, op->op, NULL);
@@ -138,7 +142,7 @@ int shim_work(struct shim_comm *comm, const struct shim_op *op, struct CUevent_s
         if (status == 0 && slot->busy)
             status = wait_for(comm, slot->copied_out);
         if (status == 0)
-            status = collect(comm, op, slot, chunk_at(op, first, most).count);
+            status = collect(comm, op, slot, chunk_at(op, first, most));
         if (status == 0)
             status = copy_out(comm, op, slot, shape, chunk_at(op, first, most));
     }
