@@ -7,7 +7,6 @@
 #include "core/secret.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 bool sl_wireup_place_at(const struct sl_wireup_addr *addr, unsigned n, struct sockaddr_storage *out)
@@ -48,20 +47,23 @@ bool sl_wireup_place_add(struct sl_wireup_addr *addr, const struct sockaddr_stor
 int sl_wireup_local_name(const uint8_t id[SL_WIREUP_ID_BYTES], struct sockaddr_un *out,
                          socklen_t *len)
 {
-    static const char label[] = "sluice wireup name 1";
+    static const char label[] = "sluice wireup name 1", prefix[] = "sluice-wireup-";
+    static const char digits[] = "0123456789abcdef";
     const struct sl_part parts[] = {{label, sizeof(label)}};
     uint8_t digest[SL_DIGEST_BYTES];
     char *at = out->sun_path + 1; /* behind the zero byte of names that are no files */
-    size_t used;
+    size_t used = strlen(prefix);
     int err = sl_hmac(id, SL_WIREUP_ID_BYTES, parts, 1, digest);
 
     if (err != 0)
         return sl_fail(err, "no memory to name a socket");
     memset(out, 0, sizeof(*out));
     out->sun_family = AF_UNIX;
-    used = (size_t)snprintf(at, sizeof(out->sun_path) - 1, "sluice-wireup-");
-    for (unsigned i = 0; i < SL_WIREUP_ID_BYTES; i++)
-        used += (size_t)sprintf(at + used, "%02x", digest[i]);
+    memcpy(at, prefix, used);
+    for (unsigned i = 0; i < SL_WIREUP_ID_BYTES; i++) {
+        at[used++] = digits[digest[i] >> 4];
+        at[used++] = digits[digest[i] & 15];
+    }
     *len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + used);
     return 0;
 }
