@@ -8,6 +8,7 @@
  */
 #include "compress/codecs.h"
 #include "compress/elements.h"
+#include "compress/scaled.h"
 #include "compress/tile.h"
 
 #define HEAD 16 /* bytes before scales of 8 bits: the base, zeros */
@@ -211,13 +212,11 @@ static size_t bq_feedback(const struct sl_codec_spec *spec, const struct sl_code
 
 static void read_scales(const struct shape *shape, const char *in, size_t blocks, float *scale)
 {
-    const uint16_t *halves = (const uint16_t *)(const void *)in;
     const uint8_t *bytes = (const uint8_t *)in + HEAD;
     int32_t lowest = 8 * ((int8_t)in[0] + 127 - SL_SCALE_TOP);
 
     if (!shape->scales.bytes) {
-        for (size_t b = 0; b < blocks; b++)
-            scale[b] = sl_f32_of_bf16(halves[b]);
+        sl_scaled_read_bf16((const uint8_t *)in, blocks, scale);
         return;
     }
     for (size_t b = 0; b < blocks; b++) {

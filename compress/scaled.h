@@ -47,6 +47,7 @@ int sl_scaled_decode_add(const struct sl_codec_spec *spec, const struct sl_codec
 size_t sl_scaled_feedback(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
                           const void *in, float *residual, size_t count, void *out);
 
+/* Scales in bf16: what is not finite, which is from others, is the one NaN. */
 void sl_scaled_read_bf16(const uint8_t *in, size_t blocks, float *scales);
 
 /* The loops over elements. count: whole units of SL_UNIT; block: of the codecs with that format. */

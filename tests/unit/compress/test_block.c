@@ -348,6 +348,37 @@ static void a_block_far_below_its_tile_becomes_zero_and_no_nearer_one(void **sta
         assert_true(output[i] == input[i]);
 }
 
+/* Whatever its codes are, and on each path. A sum with it is some NaN. */
+static void scales_of_strangers_that_are_no_numbers_are_one_nan(void **state)
+{
+    static const uint16_t odd[] = {0x7f80, 0xff80, 0x7f81, 0x7fc0, 0xffc0, 0xffff, 0x7fff};
+    struct sl_codec_spec spec = spec_of("bq8");
+    const struct sl_codec *codec = sl_codec_by_id(spec.id);
+    size_t len = codec->size(&spec, SL_TILE);
+
+    for (size_t p = 0; test_paths[p] != NULL; p++) {
+        if (!test_path_set(test_paths[p]))
+            continue;
+        for (size_t i = 0; i < SL_ARRAY_LEN(odd); i++) {
+            for (size_t b = 0; b < len; b++)
+                wire[b] = (uint8_t)b;
+            for (size_t b = 0; b < 32; b++)
+                memcpy(wire + 2 * b, b % 2 == 0 ? &odd[i] : &(uint16_t){0x3f80}, 2);
+            decode(&spec, SL_TILE);
+            memset(again, 0, sizeof(again));
+            assert_int_equal(codec->decode_add(&spec, &at, wire, len, SL_TILE, again), 0);
+            for (size_t j = 0; j < SL_TILE; j++) {
+                bool number = j / 128 % 2 == 1;
+
+                assert_true(number ? output[j] == (float)(int8_t)(j + 64)
+                                   : sl_f32_bits(output[j]) == SL_BITS_NAN);
+                assert_true(number ? again[j] == output[j] : isnan(again[j]));
+            }
+        }
+    }
+    test_path_set(NULL);
+}
+
 static void bytes_of_strangers_decode_to_something_defined(void **state)
 {
     struct sl_codec_spec spec = spec_of("bq4");
@@ -501,6 +532,7 @@ int main(void)
         cmocka_unit_test(zeros_and_what_is_tiny_decode_to_zero),
         cmocka_unit_test(what_is_finite_decodes_to_what_is_finite),
         cmocka_unit_test(a_block_far_below_its_tile_becomes_zero_and_no_nearer_one),
+        cmocka_unit_test(scales_of_strangers_that_are_no_numbers_are_one_nan),
         cmocka_unit_test(bytes_of_strangers_decode_to_something_defined),
         cmocka_unit_test(rounding_at_random_has_the_value_as_its_mean),
         cmocka_unit_test(a_slice_draws_what_the_whole_draws),
