@@ -2,6 +2,7 @@
 /* Frames: a header before an encoded message. */
 #include "compress/frame.h"
 
+#include "compress/padding.h"
 #include "core/crc.h"
 #include "core/err.h"
 
@@ -185,6 +186,9 @@ int sl_frame_read(const void *bytes, size_t len, struct sl_frame *out)
     if (sl_codec_check(&frame.spec) != 0)
         return sl_fail(-EBADMSG, "the frame is of what cannot be: %s", sluice_last_error());
     err = check_payload(&frame);
+    if (err == 0 && !frame.raw)
+        err = sl_codec_check_padding(&frame.spec, (const uint8_t *)bytes + SL_FRAME_HEAD,
+                                     frame.count);
     if (err == 0)
         *out = frame;
     return err;

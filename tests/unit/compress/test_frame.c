@@ -49,7 +49,14 @@ static size_t good(void)
     return sl_frame_write(&spec, &start, in, COUNT_MAX, bytes);
 }
 
-/* With the checksum put right, since who forges can do so. */
+/* Puts the checksum right, since who forges can do so. */
+static void seal(uint8_t *frame, size_t len)
+{
+    uint32_t crc = sl_crc32c(sl_crc32c(0, frame, 60), frame + SL_FRAME_HEAD, len - SL_FRAME_HEAD);
+
+    memcpy(frame + 60, &crc, 4);
+}
+
 static int read_forged(size_t at, uint64_t value, size_t width)
 {
     struct sl_frame frame;
@@ -72,6 +79,50 @@ static int read_forged(size_t at, uint64_t value, size_t width)
         assert_int_equal(call, -EBADMSG);                                                          \
         assert_non_null(strstr(sluice_last_error(), words));                                       \
     } while (0)
+
+/* Whatever bit makes no difference to what is decoded is zero, or the frame is refused. Elements are
+ * such that each code and each scale counts. */
+static void bits_that_nobody_reads_are_zero(void **state)
+{
+    static const size_t sizes[] = {1, 2, 17, 33, 100, 127, SL_TILE + 45};
+    static const char *const texts[] = {"bf16", "fp16", "bq8",           "bq4",   "bq2",
+                                        "e4m3", "e5m2", "mxfp8",         "mxfp4", "nvfp4",
+                                        "e3m0", "sign", "bq4:rotated=on"};
+    size_t refused = 0;
+
+    for (size_t i = 0; i < COUNT_MAX; i++) /* the largest of their blocks, with both signs */
+        in[i] = i % 3 == 0 ? -1.5f : 1.5f;
+    for (size_t t = 0; t < SL_ARRAY_LEN(texts); t++)
+        for (size_t c = 0; c < SL_ARRAY_LEN(sizes); c++) {
+            struct sl_codec_spec spec;
+            struct sl_frame frame;
+
+            assert_int_equal(sl_codec_parse(texts[t], &spec), 0);
+            size_t len = sl_frame_write(&spec, &start, in, sizes[c], bytes);
+
+            assert_int_equal(sl_frame_read(bytes, len, &frame), 0);
+            if (frame.raw) /* too short to gain anything */
+                continue;
+            assert_int_equal(sl_frame_decode(&frame, bytes, direct), 0);
+            for (size_t bit = 0; bit < (len - SL_FRAME_HEAD) * 8; bit += len < 1000 ? 1 : 13) {
+                uint8_t *at = bytes + SL_FRAME_HEAD + bit / 8;
+
+                *at ^= (uint8_t)(1u << bit % 8);
+                seal(bytes, len);
+                bool taken = sl_frame_read(bytes, len, &frame) == 0;
+
+                if (taken) {
+                    assert_int_equal(sl_frame_decode(&frame, bytes, out), 0);
+                    assert_memory_not_equal(out, direct, sizes[c] * sizeof(float));
+                } else {
+                    assert_non_null(strstr(sluice_last_error(), "padding is not zero"));
+                    refused++;
+                }
+                *at ^= (uint8_t)(1u << bit % 8);
+            }
+        }
+    assert_true(refused > 1000);
+}
 
 static void every_codec_comes_back_as_it_does_without_a_frame(void **state)
 {
@@ -209,6 +260,7 @@ static void a_forged_header_is_refused_by_a_sentence_that_names_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_that_nobody_reads_are_zero),
         cmocka_unit_test(every_codec_comes_back_as_it_does_without_a_frame),
         cmocka_unit_test(the_header_lies_where_its_description_says),
         cmocka_unit_test(what_would_not_shrink_goes_as_it_is),
