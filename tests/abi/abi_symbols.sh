@@ -13,6 +13,8 @@ core:
 gdr: core
 kernels: core
 compress: core
+compress/cuda: core gdr compress
+compress/train: core compress
 multipath: core gdr
 shm: core
 tcp: core
@@ -43,7 +45,7 @@ symbols() {
             n = split(at[1], part, "/")
             object = part[n]
             folder = part[n - 2] # .../FOLDER/TARGET.p/OBJECT
-            if (part[n - 3] == "tools") folder = "tools/" folder
+            if (part[n - 3] == "tools" || part[n - 3] == "compress") folder = part[n - 3] "/" folder
             if (sub(/^(\.\._)+/, "", object)) { # of another folder, by its path from there
                 split(object, word, "_")
                 folder = word[1] == "tools" ? "tools/" word[2] : word[1]

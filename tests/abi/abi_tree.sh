@@ -9,19 +9,20 @@ root=$1
 cd "$root" || exit 1
 
 sources() {
-    find core gdr tcp shm verbs multipath launch schedules kernels collectives lib ebpf monitor tools testing include examples tests bench dev .ci \
+    find core gdr tcp shm verbs multipath launch schedules kernels compress collectives lib ebpf monitor tools testing include examples tests bench dev .ci \
         \( -name '*.[ch]' -o -name '*.cc' -o -name '*.sh' -o -name '*.py' -o -name '*.build' \
         -o -path dev -o -path '.ci/run' -o -path tests/run \) -type f | sort
 }
 
 # arrows FOLDER ALLOWED...: files of FOLDER include by path only from itself, include/ and ALLOWED.
 arrows() {
-    local folder=$1 allowed="$1|sluice" other found
+    local folder=$1 allowed="$1|sluice" other found apart=()
+    [[ $folder != compress ]] || apart=(--exclude-dir=cuda) # a layer of its own
     shift
     for other in "$@"; do
         allowed+="|$other"
     done
-    found=$(grep -rnE --include='*.[ch]' --include='*.cc' --include='*.hh' '^ *# *include *["<]' "$folder" |
+    found=$(grep -rnE "${apart[@]}" --include='*.[ch]' --include='*.cc' --include='*.cu' --include='*.hh' '^ *# *include *["<]' "$folder" |
         grep -E 'include *["<](core|gdr|multipath|tcp|shm|verbs|launch|schedules|kernels|collectives|lib|tools|testing|tests|compress|ebpf|monitor)/' |
         grep -vE "include *[\"<]($allowed)/")
     [[ -z $found ]] || { echo "may include only from $allowed:"; echo "$found"; return 1; }
@@ -43,7 +44,7 @@ every_file_starts_with_spdx() {
 
 # Public headers end up next to others' code: their guards start with SLUICE_, ours with SL_ or SB_.
 no_ifdef_have() {
-    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core gdr tcp shm verbs multipath launch schedules kernels collectives lib ebpf monitor tools testing &&
+    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core gdr tcp shm verbs multipath launch schedules kernels compress collectives lib ebpf monitor tools testing &&
         return 1
     return 0
 }
@@ -65,7 +66,8 @@ tap_case core_includes_only_core_and_the_public_headers arrows core
 for folder in gdr tcp shm launch schedules kernels; do
     tap_case "${folder}_includes_only_core_and_itself" arrows "$folder" core
 done
-tap_case compress_includes_only_core_and_for_gpus_gdr arrows compress core gdr
+tap_case compress_includes_only_core arrows compress core
+tap_case codecs_for_gpus_include_only_core_gdr_and_codecs arrows compress/cuda core gdr compress
 tap_case multipath_includes_only_core_and_gdr arrows multipath core gdr
 tap_case multipath_knows_no_lane_by_name no_lane_by_name
 tap_case verbs_include_only_core_gdr_and_multipath arrows verbs core gdr multipath
