@@ -2,9 +2,10 @@
 /* Error feedback of ordinary calls: ranks are threads over shared memory. */
 #include "crew.h"
 
-#include "collectives/code.h"
+#include "collectives/recall.h"
 #include "core/err.h"
 #include "core/registry.h"
+#include "lib/compress.h"
 
 #include <sluice/compress.h>
 
@@ -316,6 +317,145 @@ static void calls_under_way_keep_what_they_began_with(void **state)
     run(in_flight);
 }
 
+/* ---- the table alone: a state is a number, of which each tile has a byte ---- */
+
+static unsigned alive;
+
+static int fake_keep(struct sl_coding *coding, const struct sl_coding_extent *extents, void **state)
+{
+    alive++;
+    *state = malloc(1);
+    return 0;
+}
+
+static uint64_t fake_bytes(const struct sl_coding_extent *extents)
+{
+    return extents[0].count;
+}
+
+static void fake_forget(void *state)
+{
+    alive--;
+    free(state);
+}
+
+static void fake_free(struct sl_coding *coding)
+{
+    fail_msg("who made it uses it still");
+}
+
+static struct sl_coding fake = {.users = 1,
+                                .keep = fake_keep,
+                                .keep_bytes = fake_bytes,
+                                .keep_max = 100,
+                                .forget = fake_forget,
+                                .free = fake_free};
+
+static struct sl_plan plan_of(uint64_t tiles)
+{
+    return (struct sl_plan){
+        .coding = &fake, .call = {.coll = SL_ALLREDUCE, .count = 7}, .extents = {{0, tiles}}};
+}
+
+/* Of a call that is over. Whoever is made anew may get the memory of one that is gone. */
+static void *state_of(struct sluice_comm *comm, const struct sl_plan *plan, const void *in)
+{
+    struct sl_recalled *recalled = sl_recall_begin(comm, plan, in);
+    void *state = sl_recalled_state(recalled);
+
+    sl_recall_end(recalled);
+    return state;
+}
+
+static void a_plan_that_encodes_other_tiles_begins_anew(void **state)
+{
+    static const char buffer;
+    struct sluice_comm comm = {0};
+    struct sl_plan plan = plan_of(40), moved = plan_of(40);
+    struct sl_recalled *held, *other;
+
+    moved.extents[0].first = 1;
+    held = sl_recall_begin(&comm, &plan, &buffer);
+    other = sl_recall_begin(&comm, &plan, &buffer);
+    assert_ptr_equal(held, other); /* calls with one buffer share it */
+    sl_recall_end(other);
+    other = sl_recall_begin(&comm, &moved, &buffer);
+    assert_ptr_not_equal(sl_recalled_state(held), sl_recalled_state(other));
+    assert_int_equal(alive, 2);
+    sl_recall_end(held); /* what the new one took the place of */
+    assert_int_equal(alive, 1);
+    sl_recall_drop(&comm);
+    assert_int_equal(alive, 1);
+    sl_recall_end(other);
+    sl_recall_end(NULL);
+    assert_null(sl_recalled_state(NULL));
+    assert_true(alive == 0 && fake.users == 1 && comm.recalls == NULL);
+}
+
+static void what_is_in_use_stays_and_what_is_oldest_goes(void **state)
+{
+    static const char buffers[4]; /* called with in the order 0, 1, 0, 2, 1, 3, 1, 0 */
+    struct sluice_comm comm = {0};
+    struct sl_plan plan = plan_of(40), large = plan_of(101), rest = plan_of(60);
+    void *first = state_of(&comm, &plan, &buffers[0]);
+    struct sl_recalled *held = sl_recall_begin(&comm, &plan, &buffers[1]);
+
+    assert_ptr_equal(state_of(&comm, &plan, &buffers[0]), first);
+    assert_int_equal(alive, 2);
+    assert_non_null(state_of(&comm, &plan, &buffers[2])); /* for 0, as 1 is in use */
+    assert_int_equal(alive, 2);
+    assert_ptr_equal(state_of(&comm, &plan, &buffers[1]), sl_recalled_state(held));
+    assert_null(state_of(&comm, &large, &buffers[3])); /* nobody goes for what never fits */
+    assert_int_equal(alive, 2);
+    assert_non_null(state_of(&comm, &rest, &buffers[3])); /* for 2 */
+    assert_int_equal(alive, 2);
+    sl_recall_end(held);
+    first = state_of(&comm, &plan, &buffers[1]);
+    assert_non_null(state_of(&comm, &plan, &buffers[0])); /* for 3, which is older than 1 */
+    assert_ptr_equal(state_of(&comm, &plan, &buffers[1]), first);
+    sl_recall_drop(&comm);
+    assert_true(alive == 0 && fake.users == 1);
+}
+
+/* More than the table has places for at once. */
+static void each_of_many_buffers_is_found_again(void **state)
+{
+    static const char buffers[40];
+    static void *states[1400];
+    struct sluice_comm comm = {0};
+    struct sl_plan plan = plan_of(0);
+
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < 1400; i++) {
+            plan.call.count = 7 + i / 40;
+            void *found = state_of(&comm, &plan, &buffers[i % 40]);
+
+            assert_true(round == 0 || found == states[i]);
+            states[i] = found;
+        }
+    assert_int_equal(alive, 1400);
+    sl_recall_drop(&comm);
+    assert_int_equal(alive, 0);
+}
+
+static void memory_that_a_call_is_of_can_be_named(void **state)
+{
+    static const char users[2], staging[2];
+    struct sluice_comm comm = {0};
+    struct sl_plan plan = plan_of(40);
+    void *first;
+
+    sl_compression_of(&comm, &users[0]);
+    first = state_of(&comm, &plan, &staging[0]);
+    sl_compression_of(&comm, &users[1]);
+    assert_ptr_not_equal(state_of(&comm, &plan, &staging[0]), first);
+    sl_compression_of(&comm, &users[0]);
+    assert_ptr_equal(state_of(&comm, &plan, &staging[1]), first);
+    sl_compression_of(&comm, NULL);
+    assert_ptr_equal(state_of(&comm, &plan, &users[0]), first);
+    sl_recall_drop(&comm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +466,10 @@ int main(void)
         cmocka_unit_test(calls_of_other_kinds_share_nothing),
         cmocka_unit_test(what_is_not_summed_is_sent_as_it_is),
         cmocka_unit_test(calls_under_way_keep_what_they_began_with),
+        cmocka_unit_test(a_plan_that_encodes_other_tiles_begins_anew),
+        cmocka_unit_test(what_is_in_use_stays_and_what_is_oldest_goes),
+        cmocka_unit_test(each_of_many_buffers_is_found_again),
+        cmocka_unit_test(memory_that_a_call_is_of_can_be_named),
     };
 
     return cmocka_run_group_tests_name("recall", tests, NULL, NULL);
