@@ -70,6 +70,7 @@ struct run {
     char setting[96];
     bool kept, in_place, late;
     uint32_t ranks, rounds, culprit;
+    uint32_t resumed; /* round before which operations are saved and made anew; 0: none */
     struct coded_reference ref;
     struct sl_sim_params params;
     struct sl_sim_fault fault;
@@ -199,6 +200,8 @@ static void draw(struct run *r, uint64_t seed)
     bool exact = (sl_codec_by_id(ref->spec.id)->flags & SL_CODEC_LOSSLESS) != 0;
 
     r->ranks = (uint32_t)sl_rng_range(&rng, 2, RANKS_MAX);
+    if (sl_rng_chance(&rng, 2)) /* that can be on several hosts */
+        r->ranks = 4 + 2 * (uint32_t)sl_rng_below(&rng, 2);
     r->rounds = (uint32_t)sl_rng_range(&rng, 1, 4);
     r->culprit = (uint32_t)sl_rng_below(&rng, r->ranks);
     r->kept = sl_rng_chance(&rng, 2);
@@ -213,12 +216,13 @@ static void draw(struct run *r, uint64_t seed)
     if (ref->coll != SL_ALLREDUCE && ref->coll != SL_BROADCAST)
         ref->count = ref->count / r->ranks + 1;
     ref->hosts = 1;
-    if (ref->coll == SL_ALLREDUCE && r->ranks % 2 == 0 && r->ranks > 2 && sl_rng_chance(&rng, 2))
+    if (ref->coll == SL_ALLREDUCE && r->ranks % 2 == 0 && r->ranks > 2 && !sl_rng_chance(&rng, 4))
         ref->hosts = r->ranks == 6 && sl_rng_chance(&rng, 2) ? 3 : 2;
     ref->dealt = sl_rng_chance(&rng, 2);
     ref->feedback = (r->kept || sl_coll_reduces(ref->coll)) && fixed && sl_rng_chance(&rng, 2);
     r->in_place = sl_rng_chance(&rng, 3);
     r->late = sl_rng_chance(&rng, 2);
+    r->resumed = r->kept && r->rounds > 1 ? (uint32_t)sl_rng_range(&rng, 1, r->rounds - 1) : 0;
     snprintf(r->setting, sizeof(r->setting), "%s%cmin=1%s", r->codec,
              strchr(r->codec, ':') != NULL ? ',' : ':', ref->feedback ? ",feedback=on" : "");
     draw_network(r, &rng);
@@ -335,6 +339,24 @@ static int is_right(const struct run *r, uint32_t rank, uint32_t round, const vo
     return 0;
 }
 
+/* Another operation in its place, which goes on from what it has saved. */
+static int resume(const struct run *r, struct sluice_comm *comm, const void *in, void *out,
+                  struct sluice_operation **operation)
+{
+    size_t size = 0;
+    int err = sluice_operation_save(*operation, NULL, &size);
+    char *bytes = malloc(size + 1);
+
+    sl_assert(bytes != NULL);
+    err = err ?: sluice_operation_save(*operation, bytes + 1, &size);
+    sluice_operation_free(*operation);
+    *operation = NULL;
+    err = err ?: call(r, comm, in, out, operation);
+    err = err ?: sluice_operation_load(*operation, bytes + 1, size);
+    free(bytes);
+    return err;
+}
+
 static int run_rounds(struct place *p, struct sluice_comm *comm)
 {
     struct run *r = p->run;
@@ -348,6 +370,10 @@ static int run_rounds(struct place *p, struct sluice_comm *comm)
     int err = r->kept ? call(r, comm, in, out, &operation) : 0;
 
     for (uint32_t round = 0; round < r->rounds && err == 0; round++) {
+        if (round > 0 && round == r->resumed)
+            err = resume(r, comm, in, out, &operation);
+        if (err != 0)
+            break;
         expect(r, round, r->kept ? round + 1 : 2 * round + 1);
         memset(outs[p->rank], 0x5c, out_count(r) * esize(r));
         if (r->in_place)
@@ -485,8 +511,11 @@ static bool run_seed(uint64_t seed, bool tell, bool trace, char *why, size_t cap
         printf("# %s of %" PRIu64 " %s by %s, %u ranks on %u hosts, %s%s, %s\n",
                sl_coll_name(r.ref.coll), r.ref.count,
                sluice_dtype_name((enum sluice_dtype)r.ref.spec.dtype), r.setting, r.ranks,
-               r.ref.hosts, r.kept ? "persistent" : "calls", r.in_place ? ", in place" : "",
-               modes[r.mode]);
+               r.ref.hosts,
+               r.resumed ? "resumed"
+               : r.kept  ? "persistent"
+                         : "calls",
+               r.in_place ? ", in place" : "", modes[r.mode]);
     coded_reference_fini(&r.ref);
     if (good)
         free(places);
