@@ -56,8 +56,8 @@ void sl_huffman_make(struct sl_huffman *h, const uint32_t counts[SYMBOLS])
     for (unsigned s = 0; s < SYMBOLS; s++)
         if (counts[s] != 0)
             trees[n++] = (struct tree){counts[s], (uint16_t)(1u << s)};
-    if (n == 1)
-        h->length[__builtin_ctz(trees[0].symbols)] = 1;
+    for (unsigned s = 0; n == 1 && s < SYMBOLS; s++)
+        h->length[s] = trees[0].symbols >> s & 1;
     while (n > 1) {
         struct tree a = take_lightest(trees, &n), b = take_lightest(trees, &n);
 
