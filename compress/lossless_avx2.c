@@ -8,6 +8,12 @@
 #include <immintrin.h>
 #include <string.h>
 
+#define VECTOR 32 /* bytes */
+#define PATH sl_lossless_avx2
+#define PATH_NAME "avx2"
+#define RANS_ENCODE sl_rans_encode_avx2
+#define RANS_DECODE sl_rans_decode_avx2
+
 static const char *lacks(void)
 {
     __builtin_cpu_init();
@@ -129,18 +135,6 @@ static void split_32(const char *in, size_t n, uint8_t *raw, uint8_t *exponents,
     }
 }
 
-static void split(unsigned dtype, const void *in, size_t n, uint8_t *raw, uint8_t *exponents,
-                  bool stream)
-{
-    stream = stream && (uintptr_t)raw % 32 == 0 && n == SL_TILE;
-    if (dtype == SLUICE_F32)
-        split_32(in, n, raw, exponents, stream);
-    else if (dtype == SLUICE_BF16)
-        split_16(SLUICE_BF16, in, n, raw, exponents, stream);
-    else
-        split_16(SLUICE_F16, in, n, raw, exponents, stream);
-}
-
 /* ---- putting together ---- */
 
 static inline __m256i wide_16(const void *p)
@@ -185,23 +179,6 @@ static void join_32(const uint8_t *raw, const uint8_t *exponents, size_t n, char
         x = _mm256_or_si256(_mm256_srli_epi32(x, 1), _mm256_slli_epi32(x, 31));
         store(out + 4 * i, x, stream);
     }
-}
-
-static void join(unsigned dtype, const uint8_t *raw, const uint8_t *exponents, size_t n, void *out,
-                 bool stream)
-{
-    stream = stream && (uintptr_t)out % 32 == 0;
-    if (dtype == SLUICE_F32)
-        join_32(raw, exponents, n, out, stream);
-    else if (dtype == SLUICE_BF16)
-        join_16(SLUICE_BF16, raw, exponents, n, out, stream);
-    else
-        join_16(SLUICE_F16, raw, exponents, n, out, stream);
-}
-
-static void fence(void)
-{
-    _mm_sfence();
 }
 
 /* ---- codes of three bits ---- */
@@ -290,17 +267,4 @@ static void expand(const uint8_t *planes, size_t n, const uint8_t tables[][8], u
     }
 }
 
-const struct sl_lossless_path sl_lossless_avx2 = {
-    .name = "avx2",
-    .lacks = lacks,
-    .split = split,
-    .join = join,
-    .fence = fence,
-    .window = window,
-    .match = match,
-    .expand = expand,
-    .take = sl_palette_take,
-    .put = sl_palette_put,
-    .rans_encode = sl_rans_encode_avx2,
-    .rans_decode = sl_rans_decode_avx2,
-};
+#include "compress/lossless_simd.h"
