@@ -7,7 +7,7 @@
 #include "collectives/comm.h"
 #include "core/err.h"
 #include "lib/compress.h"
-#include "testing/sim/sim.h"
+#include "tests/sim/ranks.h"
 
 #include "compress/codec.h"
 
@@ -32,10 +32,8 @@ static struct {
     char setting[64];
 } job;
 
-static struct sl_sim *sim;
 static float *ins[RANKS_MAX], *outs[RANKS_MAX];
 static int results[RANKS_MAX];
-static struct sl_exchange *exchanges[RANKS_MAX];
 
 static bool has_blocks(void)
 {
@@ -79,50 +77,39 @@ static int call(struct sluice_comm *comm, uint32_t rank)
     }
 }
 
-static void live(void *arg)
+static void live(const struct sim_rank *self)
 {
-    static struct sl_transport_ops complete;
-    uint32_t rank = (uint32_t)(uintptr_t)arg;
-    struct sl_comm_transport transport = {.ops = sl_transport_complete(&sl_sim_ops, &complete)};
-    struct sl_config config;
-    struct sl_comm_params params = {
-        .config = &config,
-        .clock = sl_sim_clock(sim),
-        .seed = rank,
-        .idle = sl_sim_idle,
-        .idle_arg = sl_sim_idle_arg(sim, rank),
-        .transports = &transport,
-        .transport_count = 1,
-    };
+    uint32_t rank = self->number;
     struct sluice_comm *comm = NULL;
+    struct sl_config config;
 
     sl_config_defaults(&config);
     config.status_signal = SL_OFF;
     config.tune = SL_TUNE_OFF;
     snprintf(config.host_id, sizeof(config.host_id), "host%u", rank % job.hosts);
-    results[rank] = sl_comm_create(exchanges[rank], &params, &comm);
+    struct sl_comm_params params = sim_comm_params(self, 0, &config);
+
+    results[rank] = sl_comm_create(self->exchange, &params, &comm);
     results[rank] = results[rank] ?: sluice_comm_set_compression(comm, job.setting);
     results[rank] = results[rank] ?: call(comm, rank);
     sluice_comm_destroy(comm);
 }
 
+static bool has_ended_well(void *arg, uint32_t rank, char *why, size_t cap)
+{
+    snprintf(why, cap, "rank %u ended with %d", rank, results[rank]);
+    return results[rank] == 0;
+}
+
 static void run_ranks(void)
 {
-    struct sl_sim_meeting *meeting;
     struct sl_sim_params params;
+    const struct sim_ranks ranks = {&params, job.ranks, LIMIT_NS, live, has_ended_well, NULL};
+    char why[256];
 
     sl_sim_params_init(&params, job.ranks, 1);
-    sl_assert(sl_sim_create(&params, &sim) == 0);
-    sl_assert(sl_sim_meeting_create(sim, job.ranks, 2 * SL_NS_PER_S, &meeting) == 0);
-    for (uint32_t i = 0; i < job.ranks; i++) {
-        exchanges[i] = sl_sim_meeting_exchange(meeting, i, i);
-        sl_assert(sl_sim_spawn(sim, i, live, (void *)(uintptr_t)i) == 0);
-    }
-    assert_int_equal(sl_sim_run(sim, LIMIT_NS), 0);
-    for (uint32_t i = 0; i < job.ranks; i++)
-        assert_int_equal(results[i], 0);
-    sl_sim_meeting_destroy(meeting);
-    sl_sim_destroy(sim);
+    if (!sim_ranks_run(&ranks, why, sizeof(why)))
+        fail_msg("%s", why);
 }
 
 /* What element i of rank's result is without a codec. */

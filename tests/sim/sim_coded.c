@@ -7,8 +7,8 @@
 #include "collectives/operation.h"
 #include "core/err.h"
 #include "lib/compress.h"
-#include "testing/sim/sim.h"
 #include "tests/sim/coded_reference.h"
+#include "tests/sim/ranks.h"
 #include "tests/sim/seeds.h"
 
 #include <sluice/compress.h>
@@ -74,13 +74,11 @@ struct run {
     struct coded_reference ref;
     struct sl_sim_params params;
     struct sl_sim_fault fault;
-    struct sl_sim *sim;
     struct sl_config config;
 };
 
 struct place {
     struct run *run;
-    struct sl_exchange *exchange;
     uint32_t rank, started;
     int result;
     char text[512];
@@ -409,27 +407,17 @@ static uint32_t host_of(const struct run *r, uint32_t rank)
     return r->ref.dealt ? rank % r->ref.hosts : rank / (r->ranks / r->ref.hosts);
 }
 
-static void live(void *arg)
+static void live(const struct sim_rank *rank)
 {
-    static struct sl_transport_ops complete;
-    struct place *p = arg;
+    struct place *p = (struct place *)rank->all->arg + rank->number;
     struct sl_config config = p->run->config;
-    struct sl_comm_transport transport = {.ops = sl_transport_complete(&sl_sim_ops, &complete)};
-    struct sl_comm_params params = {
-        .config = &config,
-        .clock = sl_sim_clock(p->run->sim),
-        .seed = p->run->seed + p->rank,
-        .idle = sl_sim_idle,
-        .idle_arg = sl_sim_idle_arg(p->run->sim, p->rank),
-        .transports = &transport,
-        .transport_count = 1,
-        .codec_name = sl_compression_name,
-    };
+    struct sl_comm_params params = sim_comm_params(rank, p->run->seed, &config);
     bool other = p->run->mode == DIFFERS && p->rank == p->run->culprit;
     struct sluice_comm *comm = NULL;
 
+    params.codec_name = sl_compression_name;
     snprintf(config.host_id, sizeof(config.host_id), "host%u", host_of(p->run, p->rank));
-    p->result = sl_comm_create(p->exchange, &params, &comm);
+    p->result = sl_comm_create(rank->exchange, &params, &comm);
     p->result = p->result ?: sluice_comm_set_compression(comm, other ? NULL : p->run->setting);
     if (p->result == 0 && p->run->late && comm->coding != NULL)
         make_late(p, comm->coding);
@@ -442,8 +430,10 @@ static void live(void *arg)
     sluice_comm_destroy(comm);
 }
 
-static bool judge(const struct run *r, const struct place *p, char *why, size_t cap)
+static bool judge(void *arg, uint32_t rank, char *why, size_t cap)
 {
+    const struct place *p = (const struct place *)arg + rank;
+    const struct run *r = p->run;
     bool good = false;
     char culprit[32];
 
@@ -463,36 +453,6 @@ static bool judge(const struct run *r, const struct place *p, char *why, size_t 
     return good;
 }
 
-static bool run_ranks(struct run *r, struct place *places, char *why, size_t cap)
-{
-    struct sl_sim_meeting *meeting;
-    bool good = true;
-
-    sl_assert(sl_sim_create(&r->params, &r->sim) == 0);
-    sl_assert(sl_sim_meeting_create(r->sim, r->ranks, 2 * SL_NS_PER_S, &meeting) == 0);
-    for (uint32_t i = 0; i < r->ranks; i++) {
-        places[i] =
-            (struct place){.run = r, .exchange = sl_sim_meeting_exchange(meeting, i, i), .rank = i};
-        sl_assert(sl_sim_spawn(r->sim, i, live, &places[i]) == 0);
-    }
-    int err = sl_sim_run(r->sim, LIMIT_NS);
-
-    if (err != 0) {
-        snprintf(why, cap, "%s: %s", modes[r->mode], sluice_last_error());
-        return false; /* what is stuck cannot be taken down */
-    }
-    for (uint32_t i = 0; i < r->ranks && good; i++)
-        good = judge(r, &places[i], why, cap);
-    sl_sim_meeting_destroy(meeting);
-    sl_sim_check_empty(r->sim);
-    if (good && sl_sim_violation(r->sim) != NULL) {
-        snprintf(why, cap, "%s", sl_sim_violation(r->sim));
-        good = false;
-    }
-    sl_sim_destroy(r->sim);
-    return good;
-}
-
 static bool run_seed(uint64_t seed, bool tell, bool trace, char *why, size_t cap)
 {
     struct place *places = calloc(RANKS_MAX, sizeof(*places));
@@ -502,7 +462,12 @@ static bool run_seed(uint64_t seed, bool tell, bool trace, char *why, size_t cap
     draw(&r, seed);
     coded_reference_init(&r.ref);
     r.params.trace = trace ? stdout : NULL;
-    bool good = run_ranks(&r, places, why, cap);
+    for (uint32_t i = 0; i < r.ranks; i++) {
+        places[i].run = &r;
+        places[i].rank = i;
+    }
+    const struct sim_ranks ranks = {&r.params, r.ranks, LIMIT_NS, live, judge, places};
+    bool good = sim_ranks_run(&ranks, why, cap);
 
     for (uint32_t i = 0; i < r.ranks && tell; i++)
         printf("# rank %u: %d after %u starts: %s\n", i, places[i].result, places[i].started,

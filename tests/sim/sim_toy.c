@@ -6,7 +6,7 @@
  */
 #include "collectives/operation.h"
 #include "core/err.h"
-#include "testing/sim/sim.h"
+#include "tests/sim/ranks.h"
 #include "tests/sim/seeds.h"
 #include "tests/toy/toy.h"
 
@@ -30,13 +30,11 @@ struct run {
     const struct sl_algo *algo;
     struct sl_sim_params params;
     struct sl_sim_fault fault;
-    struct sl_sim *sim;
     struct sl_config config;
 };
 
 struct place {
     struct run *run;
-    struct sl_exchange *exchange;
     uint32_t rank, started, refused, cancelled;
     int result;
     char text[512];
@@ -149,23 +147,13 @@ static int run_rounds(struct place *p, struct sluice_comm *comm)
     return err;
 }
 
-static void live(void *arg)
+static void live(const struct sim_rank *rank)
 {
-    static struct sl_transport_ops complete;
-    struct place *p = arg;
-    struct sl_comm_transport transport = {.ops = sl_transport_complete(&sl_sim_ops, &complete)};
-    struct sl_comm_params params = {
-        .config = &p->run->config,
-        .clock = sl_sim_clock(p->run->sim),
-        .seed = p->run->seed + p->rank,
-        .idle = sl_sim_idle,
-        .idle_arg = sl_sim_idle_arg(p->run->sim, p->rank),
-        .transports = &transport,
-        .transport_count = 1,
-    };
+    struct place *p = (struct place *)rank->all->arg + rank->number;
+    struct sl_comm_params params = sim_comm_params(rank, p->run->seed, &p->run->config);
     struct sluice_comm *comm = NULL;
 
-    p->result = sl_comm_create(p->exchange, &params, &comm);
+    p->result = sl_comm_create(rank->exchange, &params, &comm);
     if (p->result != 0)
         snprintf(p->text, sizeof(p->text), "%s", sluice_last_error());
     else
@@ -183,8 +171,10 @@ static bool must_fail(const struct run *r, const struct place *p)
     return r->algo != &toy_dma || p->rank == r->culprit;
 }
 
-static bool judge(const struct run *r, const struct place *p, char *why, size_t cap)
+static bool judge(void *arg, uint32_t rank, char *why, size_t cap)
 {
+    const struct place *p = (const struct place *)arg + rank;
+    const struct run *r = p->run;
     bool failed = must_fail(r, p), good;
     char culprit[32];
 
@@ -208,36 +198,6 @@ static bool judge(const struct run *r, const struct place *p, char *why, size_t 
     return good;
 }
 
-static bool run_ranks(struct run *r, struct place *places, char *why, size_t cap)
-{
-    struct sl_sim_meeting *meeting;
-    bool good = true;
-
-    sl_assert(sl_sim_create(&r->params, &r->sim) == 0);
-    sl_assert(sl_sim_meeting_create(r->sim, r->ranks, 2 * SL_NS_PER_S, &meeting) == 0);
-    for (uint32_t i = 0; i < r->ranks; i++) {
-        places[i] =
-            (struct place){.run = r, .exchange = sl_sim_meeting_exchange(meeting, i, i), .rank = i};
-        sl_assert(sl_sim_spawn(r->sim, i, live, &places[i]) == 0);
-    }
-    int err = sl_sim_run(r->sim, LIMIT_NS);
-
-    if (err != 0) {
-        snprintf(why, cap, "%s, %s: %s", r->algo->name, modes[r->mode], sluice_last_error());
-        return false; /* what is stuck cannot be taken down */
-    }
-    for (uint32_t i = 0; i < r->ranks && good; i++)
-        good = judge(r, &places[i], why, cap);
-    sl_sim_meeting_destroy(meeting);
-    sl_sim_check_empty(r->sim);
-    if (good && sl_sim_violation(r->sim) != NULL) {
-        snprintf(why, cap, "%s", sl_sim_violation(r->sim));
-        good = false;
-    }
-    sl_sim_destroy(r->sim);
-    return good;
-}
-
 static bool run_seed(uint64_t seed, bool tell, bool trace, char *why, size_t cap)
 {
     struct place *places = calloc(RANKS_MAX, sizeof(*places));
@@ -246,7 +206,12 @@ static bool run_seed(uint64_t seed, bool tell, bool trace, char *why, size_t cap
     sl_assert(places != NULL);
     draw(&r, seed);
     r.params.trace = trace ? stdout : NULL;
-    bool good = run_ranks(&r, places, why, cap);
+    for (uint32_t i = 0; i < r.ranks; i++) {
+        places[i].run = &r;
+        places[i].rank = i;
+    }
+    const struct sim_ranks ranks = {&r.params, r.ranks, LIMIT_NS, live, judge, places};
+    bool good = sim_ranks_run(&ranks, why, cap);
 
     for (uint32_t i = 0; i < r.ranks && tell; i++)
         printf("# rank %u: %d after %u starts, runner full %u times, %u jobs taken back: %s\n", i,
