@@ -2,70 +2,30 @@
 /* Palette-3: every float comes back bit for bit, by every path, from the same bytes. */
 #include "compress/palette.h"
 
-#include "compress/codecs.h"
-#include "compress/elements.h"
-#include "core/err.h"
-#include "tests/unit/compress/floats.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #define COUNT_MAX (3 * SL_TILE + 1)
-#define BYTES_MAX (COUNT_MAX * 5 + 4096)
-#define CANARY 0xa5
 
 static const size_t counts[] = {
     0,        1, 63, 64, 65, 511, 513, SL_TILE - 1, SL_TILE, SL_TILE + 1, 2 * 4096, 2 * 4096 + 77,
     COUNT_MAX};
 
-static char given[BYTES_MAX], back[BYTES_MAX];
-static uint8_t bytes[BYTES_MAX] __attribute__((aligned(64)));
-static uint8_t expected[BYTES_MAX] __attribute__((aligned(64)));
+#define CODEC sl_codec_palette
 
-static struct sl_codec_spec spec_of(unsigned dtype)
+static size_t encode_by(const struct sl_lossless_path *path, const struct sl_codec_spec *spec,
+                        const void *in, size_t count, void *out)
 {
-    return (struct sl_codec_spec){.id = SL_CODEC_PALETTE, .dtype = (uint8_t)dtype};
+    return sl_palette_encode_by(path, spec, in, count, out);
 }
 
-/* Where both begin is odd, so that nothing depends on how the elements lie. */
-static void check_path(const struct sl_lossless_path *path, const struct sl_codec_spec *spec,
-                       size_t count, size_t expected_len)
+static int decode_by(const struct sl_lossless_path *path, const struct sl_codec_spec *spec,
+                     const void *in, size_t len, size_t count, void *out)
 {
-    size_t width = sl_lossless_width(spec->dtype), len;
-    size_t bound = sl_codec_palette.size(spec, count);
-
-    memset(bytes, CANARY, sizeof(bytes));
-    len = sl_palette_encode_by(path, spec, given + 1, count, bytes);
-    assert_true(len <= bound);
-    assert_int_equal(len, expected_len);
-    assert_memory_equal(bytes, expected, len);
-    for (size_t i = bound; i < bound + 64; i++)
-        assert_int_equal(bytes[i], CANARY);
-    memset(back, CANARY, sizeof(back));
-    assert_int_equal(sl_palette_decode_by(path, spec, bytes, len, count, back + 1), 0);
-    assert_memory_equal(back + 1, given + 1, count * width);
-    assert_int_equal((uint8_t)back[1 + count * width], CANARY);
+    return sl_palette_decode_by(path, spec, in, len, count, out);
 }
 
-static void all_floats_come_back_by_all_paths_from_the_same_bytes(void **state)
-{
-    for (size_t t = 0; t < SL_ARRAY_LEN(floats_dtypes); t++)
-        for (enum floats_kind kind = 0; kind < FLOATS_KINDS; kind++)
-            for (size_t c = 0; c < SL_ARRAY_LEN(counts); c++) {
-                struct sl_codec_spec spec = spec_of(floats_dtypes[t]);
-                size_t len;
-
-                floats_fill(spec.dtype, kind, counts[c], given + 1);
-                len = sl_palette_encode_by(&sl_lossless_c, &spec, given + 1, counts[c], expected);
-                for (size_t p = 0; p < sl_lossless_path_count; p++)
-                    if (sl_lossless_paths[p]->lacks() == NULL)
-                        check_path(sl_lossless_paths[p], &spec, counts[c], len);
-            }
-}
+#include "tests/unit/compress/lossless_trials.h"
 
 /* So long that stores go past the caches, and so aligned. */
 static void a_long_message_comes_back(void **state)
@@ -92,14 +52,6 @@ static void a_long_message_comes_back(void **state)
     free(in);
     free(out);
     free(message);
-}
-
-static size_t encoded_bytes(unsigned dtype, enum floats_kind kind, size_t count)
-{
-    struct sl_codec_spec spec = spec_of(dtype);
-
-    floats_fill(dtype, kind, count, given + 1);
-    return sl_palette_encode_by(sl_lossless_path(), &spec, given + 1, count, bytes);
 }
 
 static void sizes_are_those_of_the_notes(void **state)
@@ -141,35 +93,6 @@ static void the_raw_plane_stands_first(void **state)
     /* The last group is filled by its last element. */
     for (size_t i = count; i < sl_lossless_round(count); i++)
         assert_int_equal(bytes[i], bytes[count - 1]);
-}
-
-static void decoding_adds_to_floats(void **state)
-{
-    static float sum[COUNT_MAX], floats[COUNT_MAX];
-
-    for (size_t t = 0; t < SL_ARRAY_LEN(floats_dtypes); t++) {
-        struct sl_codec_spec spec = spec_of(floats_dtypes[t]);
-        struct sl_codec_at at = {0};
-        size_t len = encoded_bytes(spec.dtype, FLOATS_GAUSS, COUNT_MAX);
-
-        for (size_t i = 0; i < COUNT_MAX; i++)
-            sum[i] = (float)i;
-        sl_elements_widen(spec.dtype, given + 1, COUNT_MAX, floats);
-        assert_int_equal(sl_codec_palette.decode_add(&spec, &at, bytes, len, COUNT_MAX, sum), 0);
-        for (size_t i = 0; i < COUNT_MAX; i++)
-            assert_true(sum[i] == (float)i + floats[i]);
-    }
-}
-
-static int decode(const struct sl_codec_spec *spec, size_t len, size_t count)
-{
-    int err = sl_palette_decode_by(sl_lossless_path(), spec, bytes, len, count, back);
-
-    for (size_t p = 0; p < sl_lossless_path_count; p++)
-        if (sl_lossless_paths[p]->lacks() == NULL)
-            assert_int_equal(
-                sl_palette_decode_by(sl_lossless_paths[p], spec, bytes, len, count, back), err);
-    return err;
 }
 
 static void every_other_length_is_refused(void **state)

@@ -3,76 +3,30 @@
  * what was forged is refused by all paths alike. */
 #include "compress/rans_by.h"
 
-#include "compress/codecs.h"
-#include "compress/elements.h"
-#include "core/err.h"
-#include "tests/unit/compress/floats.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #define COUNT_MAX (5 * SL_RANS_BLOCK + 4097) /* more blocks than a decoder has in hand */
-#define BYTES_MAX (COUNT_MAX * 5 + 4096)
-#define CANARY 0xa5
 #define HEAD (16 + sizeof(struct sl_rans_table))
 
 static const size_t counts[] = {0,       1,           63,   64,   65,   SL_TILE - 1,
                                 SL_TILE, SL_TILE + 1, 8191, 8192, 8193, COUNT_MAX};
 
-static char given[BYTES_MAX], back[BYTES_MAX];
-static uint8_t bytes[BYTES_MAX] __attribute__((aligned(64)));
-static uint8_t expected[BYTES_MAX] __attribute__((aligned(64)));
+#define CODEC sl_codec_rans
 
-static struct sl_codec_spec spec_of(unsigned dtype)
+static size_t encode_by(const struct sl_lossless_path *path, const struct sl_codec_spec *spec,
+                        const void *in, size_t count, void *out)
 {
-    return (struct sl_codec_spec){.id = SL_CODEC_RANS, .dtype = (uint8_t)dtype};
+    return sl_rans_encode_by(path, spec, NULL, in, count, out);
 }
 
-static size_t encode(const struct sl_lossless_path *path, const struct sl_codec_spec *spec,
-                     size_t count, uint8_t *out)
+static int decode_by(const struct sl_lossless_path *path, const struct sl_codec_spec *spec,
+                     const void *in, size_t len, size_t count, void *out)
 {
-    return sl_rans_encode_by(path, spec, NULL, given + 1, count, out);
+    return sl_rans_decode_by(path, spec, NULL, in, len, count, out);
 }
 
-/* Where both begin is odd, so that nothing depends on how the elements lie. */
-static void check_path(const struct sl_lossless_path *path, const struct sl_codec_spec *spec,
-                       size_t count, size_t expected_len)
-{
-    size_t width = sl_lossless_width(spec->dtype), len;
-    size_t bound = sl_codec_rans.size(spec, count);
-
-    memset(bytes, CANARY, bound + 64);
-    len = encode(path, spec, count, bytes);
-    assert_true(len <= bound);
-    assert_int_equal(len, expected_len);
-    assert_memory_equal(bytes, expected, len);
-    for (size_t i = bound; i < bound + 64; i++)
-        assert_int_equal(bytes[i], CANARY);
-    memset(back, CANARY, count * width + 64);
-    assert_int_equal(sl_rans_decode_by(path, spec, NULL, bytes, len, count, back + 1), 0);
-    assert_memory_equal(back + 1, given + 1, count * width);
-    assert_int_equal((uint8_t)back[1 + count * width], CANARY);
-}
-
-static void all_floats_come_back_by_all_paths_from_the_same_bytes(void **state)
-{
-    for (size_t t = 0; t < SL_ARRAY_LEN(floats_dtypes); t++)
-        for (enum floats_kind kind = 0; kind < FLOATS_KINDS; kind++)
-            for (size_t c = 0; c < SL_ARRAY_LEN(counts); c++) {
-                struct sl_codec_spec spec = spec_of(floats_dtypes[t]);
-                size_t len;
-
-                floats_fill(spec.dtype, kind, counts[c], given + 1);
-                len = encode(&sl_lossless_c, &spec, counts[c], expected);
-                for (size_t p = 0; p < sl_lossless_path_count; p++)
-                    if (sl_lossless_paths[p]->lacks() == NULL)
-                        check_path(sl_lossless_paths[p], &spec, counts[c], len);
-            }
-}
+#include "tests/unit/compress/lossless_trials.h"
 
 /* By the row: its table is of a sample, its stores go past the caches. */
 static void a_long_message_comes_back(void **state)
@@ -98,14 +52,6 @@ static void a_long_message_comes_back(void **state)
     free(in);
     free(out);
     free(message);
-}
-
-static size_t encoded_bytes(unsigned dtype, enum floats_kind kind, size_t count)
-{
-    struct sl_codec_spec spec = spec_of(dtype);
-
-    floats_fill(dtype, kind, count, given + 1);
-    return encode(sl_lossless_path(), &spec, count, bytes);
 }
 
 static void sizes_are_near_the_entropy(void **state)
@@ -191,44 +137,6 @@ static void a_shared_table_stays_out_of_the_message(void **state)
     }
     len = encoded_bytes(SLUICE_BF16, FLOATS_GAUSS, count);
     assert_int_equal(sl_rans_decode_shared(&spec, &table, bytes, len, count, back), -EBADMSG);
-}
-
-static void decoding_adds_to_floats(void **state)
-{
-    static float sum[COUNT_MAX], floats[COUNT_MAX];
-
-    for (size_t t = 0; t < SL_ARRAY_LEN(floats_dtypes); t++) {
-        struct sl_codec_spec spec = spec_of(floats_dtypes[t]);
-        struct sl_codec_at at = {0};
-        size_t len = encoded_bytes(spec.dtype, FLOATS_GAUSS, COUNT_MAX);
-
-        for (size_t i = 0; i < COUNT_MAX; i++)
-            sum[i] = (float)i;
-        sl_elements_widen(spec.dtype, given + 1, COUNT_MAX, floats);
-        assert_int_equal(sl_codec_rans.decode_add(&spec, &at, bytes, len, COUNT_MAX, sum), 0);
-        for (size_t i = 0; i < COUNT_MAX; i++)
-            assert_true(sum[i] == (float)i + floats[i]);
-    }
-}
-
-/* In memory that ends where the message does, so that the sanitizer sees what is read beyond. */
-static int decode(const struct sl_codec_spec *spec, size_t len, size_t count)
-{
-    uint8_t *exact = malloc(len + 1);
-    int err = 1;
-
-    memcpy(exact, bytes, len);
-    for (size_t p = 0; p < sl_lossless_path_count; p++) {
-        int one;
-
-        if (sl_lossless_paths[p]->lacks() != NULL)
-            continue;
-        one = sl_rans_decode_by(sl_lossless_paths[p], spec, NULL, exact, len, count, back);
-        assert_true(err == 1 || err == one);
-        err = one;
-    }
-    free(exact);
-    return err;
 }
 
 static void every_other_length_is_refused(void **state)
@@ -373,7 +281,7 @@ static void the_bytes_are_those_of_the_first_version(void **state)
 
         floats_state = 1;
         floats_fill(spec.dtype, FLOATS_RARE, COUNT_MAX, given + 1);
-        len = encode(sl_lossless_path(), &spec, COUNT_MAX, bytes);
+        len = encode_by(sl_lossless_path(), &spec, given + 1, COUNT_MAX, bytes);
         assert_int_equal(floats_hash(bytes, len), hashes[t]);
     }
 }
