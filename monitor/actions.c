@@ -57,11 +57,7 @@ int sl_actions_open(const char *path, uint64_t bytes_max, struct sl_actions **ou
     if (code == SQLITE_OK)
         code = sqlite3_busy_timeout(actions->db, BUSY_MS);
     if (code == SQLITE_OK)
-        code = sqlite3_exec(actions->db, pragmas, NULL, NULL, NULL);
-    if (code == SQLITE_OK)
-        code = sqlite3_exec(actions->db, schema, NULL, NULL, NULL);
-    for (unsigned i = 0; i < STATEMENTS && code == SQLITE_OK; i++)
-        code = sqlite3_prepare_v2(actions->db, texts[i], -1, &actions->statements[i], NULL);
+        code = sl_sql_begin(actions->db, pragmas, schema, texts, actions->statements, STATEMENTS);
     if (code != SQLITE_OK) {
         int err = sl_sql_fail(actions->db, "actions cannot be opened");
 
@@ -76,9 +72,7 @@ void sl_actions_close(struct sl_actions *actions)
 {
     if (actions == NULL)
         return;
-    for (unsigned i = 0; i < STATEMENTS; i++)
-        sqlite3_finalize(actions->statements[i]);
-    sqlite3_close(actions->db);
+    sl_sql_end(actions->db, actions->statements, STATEMENTS);
     free(actions);
 }
 

@@ -31,6 +31,27 @@ int sl_sql_fail(sqlite3 *db, const char *what)
     return sl_fail(err != 0 ? err : -EIO, "the store: %s: %s", what, sqlite3_errmsg(db));
 }
 
+int sl_sql_begin(sqlite3 *db, const char *pragmas, const char *schema, const char *const *texts,
+                 sqlite3_stmt **statements, unsigned count)
+{
+    int code = sqlite3_exec(db, pragmas, NULL, NULL, NULL);
+
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(db, schema, NULL, NULL, NULL);
+    for (unsigned i = 0; i < count && code == SQLITE_OK; i++)
+        code = sqlite3_prepare_v2(db, texts[i], -1, &statements[i], NULL);
+    return code;
+}
+
+void sl_sql_end(sqlite3 *db, sqlite3_stmt **statements, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        sqlite3_finalize(statements[i]);
+        statements[i] = NULL;
+    }
+    sqlite3_close(db);
+}
+
 void sl_sql_text(sqlite3_stmt *statement, int place, const char *text)
 {
     sqlite3_bind_text(statement, place, text, -1, SQLITE_TRANSIENT);

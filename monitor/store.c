@@ -177,11 +177,7 @@ static int prepare(struct sl_mon_store *store)
                                                                 : UINT32_MAX - 1),
              VERSION);
     if (code == SQLITE_OK)
-        code = sqlite3_exec(store->db, pragmas, NULL, NULL, NULL);
-    if (code == SQLITE_OK)
-        code = sqlite3_exec(store->db, schema, NULL, NULL, NULL);
-    for (unsigned i = 0; i < STATEMENTS && code == SQLITE_OK; i++)
-        code = sqlite3_prepare_v2(store->db, texts[i], -1, &store->statements[i], NULL);
+        code = sl_sql_begin(store->db, pragmas, schema, texts, store->statements, STATEMENTS);
     if (code == SQLITE_OK)
         code = number_of(store->db, "SELECT coalesce(max(id), 0) FROM transitions", &last);
     if (code == SQLITE_OK)
@@ -193,11 +189,7 @@ static int prepare(struct sl_mon_store *store)
 
 static void db_close(struct sl_mon_store *store)
 {
-    for (unsigned i = 0; i < STATEMENTS; i++) {
-        sqlite3_finalize(store->statements[i]);
-        store->statements[i] = NULL;
-    }
-    sqlite3_close(store->db);
+    sl_sql_end(store->db, store->statements, STATEMENTS);
     store->db = NULL;
 }
 
