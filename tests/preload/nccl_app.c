@@ -588,6 +588,63 @@ static void by_dlsym_passing(void)
     by_dlsym_with(1);
 }
 
+/* ---- under a codec with feedback, which must be each tensor's own ---- */
+
+#define REPEATS 20
+#define TENSOR 50000
+
+static float drawn(int r, int tensor, size_t i)
+{
+    uint32_t h = (uint32_t)(i + TENSOR * (size_t)(r * 2 + tensor)) * 2654435761u;
+
+    h = (h ^ h >> 15) * 2246822519u;
+    h ^= h >> 13;
+    return (float)(int32_t)h * 0x1p-30f;
+}
+
+/* What the mean of all results lacks of the exact sum, in mean squares. */
+static double error_of(int tensor, const double *mean)
+{
+    double power = 0, error = 0;
+
+    for (size_t i = 0; i < TENSOR; i++) {
+        double want = 0;
+
+        for (int r = 0; r < ranks; r++)
+            want += (double)drawn(r, tensor, i);
+        power += want * want;
+        error += (mean[i] - want) * (mean[i] - want);
+    }
+    return error / power;
+}
+
+/* The mean of many results is exact, of each of two tensors that take turns. */
+static void repeats(void)
+{
+    static double means[2][TENSOR];
+    float *in[2], *out = device(TENSOR * 4);
+    comm_t comm = join();
+
+    for (int t = 0; t < 2; t++) {
+        in[t] = device(TENSOR * 4);
+        for (size_t i = 0; i < TENSOR; i++)
+            set(F32, VIEW(in[t]), i, (double)drawn(rank, t, i));
+    }
+    for (int round = 0; round < 2 * REPEATS; round++) {
+        OK(ncclAllReduce(in[round % 2], out, TENSOR, F32, SUM, comm, stream));
+        cuStreamSynchronize(stream);
+        for (size_t i = 0; i < TENSOR; i++)
+            means[round % 2][i] += value_at(F32, VIEW(out), i) / REPEATS;
+    }
+    for (int t = 0; t < 2; t++)
+        CHECK(error_of(t, means[t]) < 0.02, "the mean of tensor %d has an error of %.3g", t,
+              error_of(t, means[t]));
+    release(in[0]);
+    release(in[1]);
+    release(out);
+    OK(ncclCommDestroy(comm));
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -605,6 +662,7 @@ static const struct {
     {"splits", splits},
     {"aborts", aborts},
     {"a_rank_dies", a_rank_dies},
+    {"repeats", repeats},
     {"by_dlsym", by_dlsym},
     {"by_dlsym_passing", by_dlsym_passing},
 };

@@ -30,6 +30,13 @@ said() {
     grep -qE "$1" <<<"$output" || { echo "$output"; echo "no line like $1"; return 1; }
 }
 
+# All tensors pass through the same memory, and what a codec loses of one is added to that one.
+feedback() {
+    SLUICE_COMPRESS=bq2:min=0,feedback=on shimmed all repeats 2 || return
+    said 'the mean of tensor 0 has an error' bare_feedback
+}
+bare_feedback() { ! SLUICE_COMPRESS=bq2:min=0 shimmed all repeats 2; }
+
 off() {
     SLUICE_PRELOAD=off shimmed all all_reach 2
 }
@@ -87,6 +94,7 @@ tap_case it_says_nothing_unless_asked silent
 tap_case the_report_counts_calls_and_bytes report
 tap_case rules_that_are_not_understood_take_nothing_and_are_told bad_rules
 tap_case nonblocking_communicators_stay_so shimmed all nonblocking 3
+tap_case feedback_of_a_codec_is_that_of_each_tensor feedback
 tap_case splits_have_engines_of_their_own shimmed all splits 3
 tap_case an_abort_lets_streams_go_on shimmed all aborts 3
 tap_case a_rank_that_dies_is_told_and_its_streams_are_held shimmed all a_rank_dies 3
