@@ -9,6 +9,7 @@
 #include "core/code.h"
 #include "core/err.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MAGIC 0x53534c53u /* "SLSS" */
@@ -34,6 +35,13 @@ _Static_assert(sizeof(struct head) == 40 && sizeof(struct part_head) == 40, "lay
 struct saved {
     struct part_head head;
     const uint8_t *data;
+    uint64_t taken; /* elements that have found a place */
+};
+
+/* All of them but the empty ones, in the order of kinds, ids and elements. */
+struct index {
+    struct saved *parts; /* owned */
+    size_t count;
 };
 
 /* FNV-1a over words of 64 bits (G. Fowler, L. C. Noll, K.-P. Vo), the checksum's own place left
@@ -177,9 +185,8 @@ static uint64_t shared(const struct part_head *part, const struct part_head *sav
 
     if (part->kind != saved->kind || part->id != saved->id)
         return 0;
-    *to = *from = 0;
-    if (!has_elements(part->kind))
-        return part->len == saved->len;
+    if (!has_elements(part->kind) && part->len != saved->len)
+        return 0;
     begin = part->first > saved->first ? part->first : saved->first;
     end = part_end < saved_end ? part_end : saved_end;
     if (begin >= end)
@@ -214,82 +221,117 @@ static int check_mark(const struct part_head *part, const struct part_head *save
                    saved->mark & 0xffffff, codec_of(part->mark), part->mark & 0xffffff);
 }
 
-/* Each part has all its elements once, by its codec. */
-static int check_parts(const struct sl_state_part *parts, size_t count, uint32_t ranks,
-                       const struct head *head, const uint8_t *in)
+static int in_order(const void *a, const void *b)
 {
-    uint64_t to, from, more, found;
+    const struct part_head *x = &((const struct saved *)a)->head;
+    const struct part_head *y = &((const struct saved *)b)->head;
 
-    for (size_t i = 0; i < count; i++) {
-        const uint8_t *at = in + sizeof(*head), *end = in + head->len;
-        struct part_head part = head_of(&parts[i]);
-        struct saved saved;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->id != y->id)
+        return x->id < y->id ? -1 : 1;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
 
-        found = 0;
-        for (uint32_t j = 0; j < head->parts; j++) {
-            int err = next_part(&at, end, &saved);
+/* Of elements that are saved twice there could be as many as there should without being all. */
+static int check_apart(const struct index *index)
+{
+    for (size_t i = 1; i < index->count; i++) {
+        const struct part_head *a = &index->parts[i - 1].head, *b = &index->parts[i].head;
 
-            more = err == 0 ? shared(&part, &saved.head, &to, &from) : 0;
-            if (err == 0 && more > 0)
-                err = check_mark(&part, &saved.head);
-            if (err != 0)
-                return err;
-            found += more;
-        }
-        if (found != part.count && !is_dropped(part.kind, head, ranks))
-            return sl_fail(-EBADMSG,
-                           "saved state has %llu of the %llu elements of the %s with id %llu",
-                           (unsigned long long)found, (unsigned long long)part.count,
-                           name_of(part.kind), (unsigned long long)part.id);
+        if (a->kind == b->kind && a->id == b->id && a->first + a->count > b->first)
+            return sl_fail(-EBADMSG, "saved state has elements of the %s with id %llu twice",
+                           name_of(a->kind), (unsigned long long)a->id);
     }
     return 0;
 }
 
-/* Whether elements of a saved part are saved once more after it: then, of some part, there could be
- * as many as there should without being all. */
-static bool is_saved_again(const struct saved *saved, const uint8_t *at, const uint8_t *end,
-                           uint32_t left)
-{
-    struct saved other;
-    uint64_t to, from;
-
-    while (left-- > 0 && next_part(&at, end, &other) == 0)
-        if (shared(&saved->head, &other.head, &to, &from) > 0)
-            return true;
-    return false;
-}
-
-/* Each saved element goes to one part. */
-static int check_saved(const struct sl_state_part *parts, size_t count, uint32_t ranks,
-                       const struct head *head, const uint8_t *in)
+static int read_parts(const struct head *head, const uint8_t *in, struct index *out)
 {
     const uint8_t *at = in + sizeof(*head), *end = in + head->len;
-    uint64_t to, from;
 
-    for (uint32_t j = 0; j < head->parts; j++) {
-        struct saved saved;
-        uint64_t taken = 0;
-        int err = next_part(&at, end, &saved);
+    if (head->parts > (head->len - sizeof(*head)) / sizeof(struct part_head))
+        return sl_fail(-EBADMSG, "saved state ends before its last part");
+    out->parts = malloc((head->parts + 1) * sizeof(*out->parts));
+    if (out->parts == NULL)
+        return sl_fail(-ENOMEM, "no memory to list %u parts of saved state", head->parts);
+    for (uint32_t i = 0; i < head->parts; i++) {
+        struct saved *saved = &out->parts[out->count];
+        int err = next_part(&at, end, saved);
 
         if (err != 0)
             return err;
-        if (is_saved_again(&saved, at, end, head->parts - j - 1))
-            return sl_fail(-EBADMSG, "saved state has elements of the %s with id %llu twice",
-                           name_of(saved.head.kind), (unsigned long long)saved.head.id);
-        for (size_t i = 0; i < count; i++) {
-            struct part_head part = head_of(&parts[i]);
-
-            taken += shared(&part, &saved.head, &to, &from);
-        }
-        if (taken != saved.head.count && !is_dropped(saved.head.kind, head, ranks))
-            return sl_fail(-EINVAL,
-                           "of the saved %s with id %llu, %llu of %llu elements have a place to go",
-                           name_of(saved.head.kind), (unsigned long long)saved.head.id,
-                           (unsigned long long)taken, (unsigned long long)saved.head.count);
+        saved->taken = 0;
+        out->count += saved->head.count > 0;
     }
     if (at != end)
         return sl_fail(-EBADMSG, "saved state has bytes after its last part");
-    return 0;
+    qsort(out->parts, out->count, sizeof(*out->parts), in_order);
+    return check_apart(out);
+}
+
+static bool is_before(const struct part_head *saved, const struct part_head *part)
+{
+    if (saved->kind != part->kind)
+        return saved->kind < part->kind;
+    if (saved->id != part->id)
+        return saved->id < part->id;
+    return saved->first + saved->count <= part->first;
+}
+
+/* The first that shares elements with part, if any does. */
+static size_t find(const struct index *index, const struct part_head *part)
+{
+    size_t low = 0, high = index->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (is_before(&index->parts[middle].head, part))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Each part has all its elements once, by its codec. */
+static int check_part(const struct sl_state_part *wanted, struct index *index, bool dropped)
+{
+    struct part_head part = head_of(wanted);
+    uint64_t to, from, more, found = 0;
+
+    for (size_t i = find(index, &part); i < index->count; i++) {
+        struct saved *saved = &index->parts[i];
+        int err;
+
+        more = shared(&part, &saved->head, &to, &from);
+        if (more == 0)
+            break;
+        err = check_mark(&part, &saved->head);
+        if (err != 0)
+            return err;
+        found += more;
+        saved->taken += more;
+    }
+    if (found == part.count || dropped)
+        return 0;
+    return sl_fail(-EBADMSG, "saved state has %llu of the %llu elements of the %s with id %llu",
+                   (unsigned long long)found, (unsigned long long)part.count, name_of(part.kind),
+                   (unsigned long long)part.id);
+}
+
+/* Each saved element goes to one part. */
+static int check_saved(const struct saved *saved)
+{
+    const struct part_head *head = &saved->head;
+
+    if (saved->taken == head->count)
+        return 0;
+    return sl_fail(-EINVAL,
+                   "of the saved %s with id %llu, %llu of %llu elements have a place to go",
+                   name_of(head->kind), (unsigned long long)head->id,
+                   (unsigned long long)saved->taken, (unsigned long long)head->count);
 }
 
 static void fill_turn(const struct sl_state_part *part, const struct saved *saved)
@@ -301,44 +343,59 @@ static void fill_turn(const struct sl_state_part *part, const struct saved *save
         *(uint32_t *)part->data = turn;
 }
 
-static void fill_part(const struct sl_state_part *part, const struct head *head, const uint8_t *in)
+static void fill_part(const struct sl_state_part *part, const struct index *index)
 {
-    const uint8_t *at = in + sizeof(*head), *end = in + head->len;
     struct part_head wanted = head_of(part);
     uint64_t to, from, count;
-    struct saved saved;
 
-    for (uint32_t j = 0; j < head->parts && next_part(&at, end, &saved) == 0; j++) {
-        count = shared(&wanted, &saved.head, &to, &from);
-        if (count > 0 && part->kind == SL_STATE_TURN)
-            fill_turn(part, &saved);
-        else if (count > 0 && is_residual(part->kind))
-            memcpy((float *)part->data + to, saved.data + from * sizeof(float),
+    for (size_t i = find(index, &wanted); i < index->count; i++) {
+        const struct saved *saved = &index->parts[i];
+
+        count = shared(&wanted, &saved->head, &to, &from);
+        if (count == 0)
+            break;
+        if (part->kind == SL_STATE_TURN)
+            fill_turn(part, saved);
+        else if (is_residual(part->kind))
+            memcpy((float *)part->data + to, saved->data + from * sizeof(float),
                    count * sizeof(float));
-        else if (count > 0 && part->len > 0)
-            memcpy(part->data, saved.data, part->len);
+        else if (part->len > 0)
+            memcpy(part->data, saved->data, part->len);
     }
+}
+
+static int check(const struct sl_state_part *parts, size_t count, const struct head *head,
+                 uint32_t ranks, struct index *index)
+{
+    int err = 0;
+
+    for (size_t i = 0; i < count && err == 0; i++)
+        err = check_part(&parts[i], index, is_dropped(parts[i].kind, head, ranks));
+    for (size_t i = 0; i < index->count && err == 0; i++)
+        if (!is_dropped(index->parts[i].head.kind, head, ranks))
+            err = check_saved(&index->parts[i]);
+    return err;
 }
 
 int sl_state_load(const struct sl_state_part *parts, size_t count, uint32_t ranks, const void *in,
                   size_t len, uint64_t *step)
 {
+    struct index index = {0};
     struct head head;
     int err = read_head(in, len, &head);
 
-    if (err == 0)
-        err = check_parts(parts, count, ranks, &head, in);
-    if (err == 0)
-        err = check_saved(parts, count, ranks, &head, in);
-    if (err != 0)
-        return err;
-    for (size_t i = 0; i < count; i++) {
-        if (parts[i].kind == SL_STATE_TURN || is_dropped(parts[i].kind, &head, ranks))
+    err = err ?: read_parts(&head, in, &index);
+    err = err ?: check(parts, count, &head, ranks, &index);
+    for (size_t i = 0; i < count && err == 0; i++) {
+        bool dropped = is_dropped(parts[i].kind, &head, ranks);
+
+        if (parts[i].kind == SL_STATE_TURN || dropped)
             memset(parts[i].data, 0, parts[i].len);
-        if (!is_dropped(parts[i].kind, &head, ranks))
-            fill_part(&parts[i], &head, in);
+        if (!dropped)
+            fill_part(&parts[i], &index);
     }
-    if (step != NULL)
+    free(index.parts);
+    if (err == 0 && step != NULL)
         *step = head.step;
-    return 0;
+    return err;
 }

@@ -52,7 +52,7 @@ void sl_state_save(const struct sl_state_part *parts, size_t count, uint32_t ran
  * Fills all parts from bytes that sl_state_save() made. -EBADMSG and a sentence, with nothing
  * changed, for bytes that are damaged, of another version, or lack an element of a part. -EINVAL:
  * they are of another codec, or saved is what no part asks for, and state is not dropped in
- * silence. step may be NULL.
+ * silence. -ENOMEM: to list what is saved. step may be NULL.
  */
 int sl_state_load(const struct sl_state_part *parts, size_t count, uint32_t ranks, const void *in,
                   size_t len, uint64_t *step);
