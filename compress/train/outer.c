@@ -88,18 +88,27 @@ void sl_outer_begin(struct sl_outer *o, uint32_t fragment, const float *theta)
     o->pending[fragment] = 1;
 }
 
+/* NaN stays NaN. */
+static float clipped(float x, float most)
+{
+    if (most == 0)
+        return x;
+    return x > most ? most : x < -most ? -most : x;
+}
+
 void sl_outer_end(struct sl_outer *o, uint32_t fragment, float *theta)
 {
     size_t first, n = sl_outer_fragment(o, fragment, &first);
     float m = o->config.momentum, mix = o->config.mix;
+    float penalty = o->config.penalty != 0 ? o->config.penalty : 1;
 
     sl_assert(o->pending[fragment]);
     o->pending[fragment] = 0;
     for (size_t i = first; i < first + n; i++) {
-        float move;
+        float delta = o->delta[i] / penalty, move;
 
-        o->u[i] = m * o->u[i] + o->delta[i];
-        move = o->config.nesterov ? o->delta[i] + m * o->u[i] : o->u[i];
+        o->u[i] = clipped(m * o->u[i] + delta, o->config.clip);
+        move = o->config.nesterov ? delta + m * o->u[i] : o->u[i];
         o->anchor[i] -= o->config.rate * move;
         if (o->config.keep_steps)
             theta[i] = o->anchor[i] + (theta[i] - o->start[i]);

@@ -6,14 +6,17 @@
  *
  *   begin: delta = anchor - theta           what this rank has moved, as a gradient
  *   (all-reduce of delta to its mean)
- *   end:   u = momentum * u + delta;  anchor -= rate * (nesterov: delta + momentum * u, or u)
+ *   end:   d = delta / penalty;  u = clip(momentum * u + d)
+ *          anchor -= rate * (nesterov: d + momentum * u, or u)
  *          theta moves to the anchor, as the kind says
  *
  * - DiLoCo: begin and end in one place, each interval steps, of all elements; theta = anchor.
  * - Streaming DiLoCo: fragments take turns, end comes delay steps after begin, and theta becomes a
  *   mix of both: mix * theta + (1 - mix) * anchor, so that the steps since begin are not lost.
  * - CO2: one interval of delay: begin of round r, then end with the mean of round r - 1. theta gets
- *   the anchor's move and keeps its own steps since begin.
+ *   the anchor's move and keeps its own steps since begin. As the mean is out of date, it counts
+ *   less (penalty), and no element of u becomes larger than clip. Its authors' program has a
+ *   constant penalty, as here; the caller may change config.penalty between ends.
  *
  * Source: A. Douillard et al., "DiLoCo: distributed low-communication training of language models",
  * 2023; A. Douillard et al., "Streaming DiLoCo with overlapping communication", 2025; W. Sun et
@@ -30,6 +33,7 @@ struct sl_outer_config {
     size_t count;
     float rate, momentum; /* 0.7 and 0.9; 1 and 0: plain averages */
     bool nesterov;
+    float penalty, clip;      /* CO2; 0: none */
     float mix;                /* of theta, with the anchor: 0 DiLoCo, 0.5 streaming */
     bool keep_steps;          /* what theta did since begin is added to the anchor (CO2) */
     uint32_t interval, delay; /* steps from turn to turn of a fragment, and from begin to end */

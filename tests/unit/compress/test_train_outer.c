@@ -264,6 +264,38 @@ static void momentum_and_mix_are_those_by_hand(void **state)
     free(memory);
 }
 
+/* Two ends of three elements, by hand: what is out of date counts a fourth, and momentum stays
+ * within 1.5. */
+static void a_penalty_divides_and_momentum_is_clipped(void **state)
+{
+    struct sl_outer_config config = {.count = 3,
+                                     .interval = 1,
+                                     .fragments = 1,
+                                     .rate = 1,
+                                     .momentum = 0.5f,
+                                     .penalty = 4,
+                                     .clip = 1.5f};
+    static const float ends[2][3] = {{-1, 1.5f, -1.5f}, {-2.5f, 3, -1.5f}};
+    float theta[3] = {0};
+    struct sl_outer o;
+    size_t size;
+    void *memory;
+
+    assert_int_equal(sl_outer_size(&config, &size), 0);
+    memory = ranks_memory(size);
+    sl_outer_init(&o, &config, theta, memory);
+    for (unsigned k = 0; k < 2; k++) {
+        /* deltas 4, -8, 8 and then 4, -8, -3; u 1, -1.5, 1.5 and then 1.5, -1.5, 0 */
+        theta[0] -= 4;
+        theta[1] += 8;
+        theta[2] += k == 0 ? -8 : 3;
+        sl_outer_begin(&o, 0, theta);
+        sl_outer_end(&o, 0, theta);
+        assert_memory_equal(o.anchor, ends[k], sizeof(ends[k]));
+    }
+    free(memory);
+}
+
 static void saving_and_loading_in_each_step_changes_nothing(void **state)
 {
     static float before[COUNT];
@@ -301,6 +333,7 @@ int main(void)
         cmocka_unit_test(fragments_take_turns_and_end_later),
         cmocka_unit_test(steps_since_begin_are_kept),
         cmocka_unit_test(momentum_and_mix_are_those_by_hand),
+        cmocka_unit_test(a_penalty_divides_and_momentum_is_clipped),
         cmocka_unit_test(saving_and_loading_in_each_step_changes_nothing),
         cmocka_unit_test(turns_that_cannot_be_are_refused),
     };
