@@ -5,12 +5,13 @@
  * saved, loaded and run again from there.
  *
  * usage: train [--data digits|fashion] [--method NAME]... [--quick] [--json FILE] [--root FOLDER]
- *              [--seed N] [--ranks N]
- * Output is TAP. Exit code 1: a method is out of its band, ranks differ, or a run that was loaded
- * ends elsewhere.
+ *              [--seed N] [--ranks N] [--kernels c|avx2|avx512]
+ * With --kernels each method is trained again by those kernels of the codecs. Output is TAP. Exit code 1: a method is out of its band, ranks differ, or a run that was loaded
+ * or by other kernels ends elsewhere.
  */
 #include "methods.h"
 
+#include "compress/kernels.h"
 #include "compress/philox.h"
 #include "core/err.h"
 
@@ -26,7 +27,7 @@
 #define RATE 0.1
 
 struct options {
-    const char *data, *json, *root;
+    const char *data, *json, *root, *kernels;
     const char *methods[METHODS_MOST];
     unsigned method_count;
     int ranks;
@@ -143,7 +144,7 @@ static int test(struct job *job, const float *theta, struct result *out)
     return err;
 }
 
-/* From what was saved half-way to the end: the same bits as without. */
+/* From what was saved half-way, or from the start (NULL), to the end: the same bits as before. */
 static int again(struct job *job, const struct method *method, const void *bytes, size_t len,
                  uint64_t expected)
 {
@@ -151,20 +152,32 @@ static int again(struct job *job, const struct method *method, const void *bytes
     struct run run;
     int err = run_make(&run, &job->lab, &job->model, method, job->steps, job->start);
 
-    if (err == 0)
+    if (err == 0 && bytes != NULL)
         err = run_load(&run, bytes, len);
     if (err == 0)
         err = go(job, &run, job->steps, &digest);
     if (err == 0 && digest != expected) {
-        fprintf(stderr, "rank %u: %s ends elsewhere when it is loaded half-way\n",
-                job->lab.net.rank, method->name);
+        fprintf(stderr, "rank %u: %s ends elsewhere when it is %s\n", job->lab.net.rank,
+                method->name, bytes != NULL ? "loaded half-way" : "run again");
         err = 2;
     }
     run_drop(&run);
     return err;
 }
 
-/* 0, a negative errno, 1: ranks differ, 2: loading changed something, 3: no such codec here. */
+/* The whole run again by the codecs' kernels of that name. */
+static int by_kernels(struct job *job, const struct method *method, uint64_t expected)
+{
+    int err = sl_codec_kernels_force(job->options->kernels);
+
+    if (err == 0)
+        err = again(job, method, NULL, 0, expected);
+    sl_codec_kernels_force(NULL);
+    return err == 2 ? 4 : err;
+}
+
+/* 0, a negative errno, 1: ranks differ, 2: loading changed something, 3: no such codec here, 4:
+ * other kernels did. */
 static int train(struct job *job, const struct method *method, bool stop, struct result *out)
 {
     double raw = 2.0 * (job->lab.net.ranks - 1) / job->lab.net.ranks * 4;
@@ -197,6 +210,8 @@ static int train(struct job *job, const struct method *method, bool stop, struct
     run_drop(&run);
     if (err == 0 && stop)
         err = again(job, method, bytes, len, digest);
+    if (err == 0 && job->options->kernels != NULL)
+        err = by_kernels(job, method, digest);
     free(bytes);
     return err;
 }
@@ -227,7 +242,8 @@ static void say(FILE *json, const struct job *job, const struct method *method,
                 const struct result *r, const struct result *fp32, unsigned number, int err)
 {
     static const char *const whys[] = {"", "parameters differ between ranks",
-                                       "loading it half-way changes the end"};
+                                       "loading it half-way changes the end", "",
+                                       "other kernels of the codecs end elsewhere"};
     bool good = in_band(band_of(job, method), r, fp32) != method->must_fail;
 
     if (err == 3) {
@@ -240,8 +256,10 @@ static void say(FILE *json, const struct job *job, const struct method *method,
                err > 0 ? whys[err] : sluice_last_error());
         return;
     }
-    printf("%s %u - %s: %s %s\n", good ? "ok" : "not ok", number, job->data.name, method->name,
-           method->must_fail ? "fails, as it must" : "stays in its band");
+    printf("%s %u - %s: %s %s%s%s\n", good ? "ok" : "not ok", number, job->data.name, method->name,
+           method->must_fail ? "fails, as it must" : "stays in its band",
+           job->options->kernels != NULL ? ", with the same bits by " : "",
+           job->options->kernels != NULL ? job->options->kernels : "");
     printf("# loss %.4f (fp32 %.4f), %.2f %% right (%.2f), %.1f times fewer bytes, %.1f s\n",
            r->loss, fp32->loss, r->right, fp32->right, r->ratio, r->seconds);
     if (json != NULL)
@@ -289,7 +307,9 @@ static int all_methods(struct job *job)
             continue;
         /* On the larger set, one with residuals on both sides is enough. */
         err = train(job, method,
-                    job->data.inputs == 64 || strcmp(method->name, "bq4, feedback") == 0, &r);
+                    job->options->kernels == NULL &&
+                        (job->data.inputs == 64 || strcmp(method->name, "bq4, feedback") == 0),
+                    &r);
         if (i == 0)
             fp32 = r;
         number++;
@@ -358,6 +378,8 @@ static int parse(int argc, char **argv, struct options *o)
             o->json = value;
         else if (strcmp(argv[i], "--root") == 0)
             o->root = value;
+        else if (strcmp(argv[i], "--kernels") == 0)
+            o->kernels = value;
         else if (strcmp(argv[i], "--ranks") == 0)
             o->ranks = atoi(value);
         else if (strcmp(argv[i], "--seed") == 0)
@@ -382,7 +404,7 @@ int main(int argc, char **argv)
 
     if (parse(argc, argv, &options) != 0) {
         fprintf(stderr, "usage: train [--data digits|fashion] [--method NAME]... [--quick] "
-                        "[--json FILE] [--root FOLDER] [--seed N] [--ranks N]\n");
+                        "[--json FILE] [--root FOLDER] [--seed N] [--ranks N] [--kernels NAME]\n");
         return 2;
     }
     why = data_load(options.data, options.root, options.quick ? 10000 : 20000, &job.data);
