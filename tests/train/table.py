@@ -79,8 +79,8 @@ def main():
                                      description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--data", action="append", choices=list(NAMES), help="pictures; both where it is not said")
     parser.add_argument("--method", action="append", default=[], help="by its name in the table; all where it is not said")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", default=f"{ROOT}/build/train")
+    parser.add_argument("--seed", type=int, default=1, help="of the first parameters and of the order of pictures; 1 where it is not said")
+    parser.add_argument("--out", metavar="FOLDER", default=f"{ROOT}/build/train", help="build/train where it is not said")
     options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)
     results = os.path.join(options.out, "results.json")
@@ -90,7 +90,8 @@ def main():
     for data in options.data or list(NAMES):
         code |= run(options, data, results)
     if not os.path.exists(results):
-        print("dev: nothing was trained: its pictures are not here", file=sys.stderr)
+        if code == 0:
+            print("dev: nothing was trained: its pictures are not here", file=sys.stderr)
         return code
     with open(results, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]

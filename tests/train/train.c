@@ -360,6 +360,25 @@ static int rank_main(struct job *job, const struct sluice_unique_id *id, int ran
     return bad;
 }
 
+/* Names all there are if one of those asked for is none. */
+static bool knows_methods(const struct options *o)
+{
+    for (unsigned i = 0; i < o->method_count; i++) {
+        unsigned row = 0;
+
+        while (method_row(row) != NULL && strcmp(method_row(row)->name, o->methods[i]) != 0)
+            row++;
+        if (method_row(row) != NULL)
+            continue;
+        fprintf(stderr, "there is no method '%s', but: %s", o->methods[i], method_row(0)->name);
+        for (row = 1; method_row(row) != NULL; row++)
+            fprintf(stderr, "; %s", method_row(row)->name);
+        fprintf(stderr, "\n");
+        return false;
+    }
+    return true;
+}
+
 static int parse(int argc, char **argv, struct options *o)
 {
     *o = (struct options){.data = "digits", .root = "", .ranks = 4, .seed = 1};
@@ -407,6 +426,8 @@ int main(int argc, char **argv)
                         "[--json FILE] [--root FOLDER] [--seed N] [--ranks N] [--kernels NAME]\n");
         return 2;
     }
+    if (!knows_methods(&options))
+        return 2;
     why = data_load(options.data, options.root, options.quick ? 10000 : 20000, &job.data);
     if (why != NULL) {
         printf("1..1\nok 1 - training on %s # SKIP %s\n", options.data, why);
