@@ -11,6 +11,13 @@
  * MASHA1 takes codecs whose mean is their input (randk with stochastic=on), MASHA2 those that lose
  * a part (topk), with residuals on both sides. All ranks do the owner's part, from the same bits.
  *
+ * Where nothing is lost, both are the extragradient method with an anchor that is refreshed at
+ * random, of which they are made (A. Alacaoglu, Y. Malitsky, "Stochastic variance reduction for
+ * variational inequality methods", COLT 2022), and a unit test holds them against that, step by
+ * step. What is compressed, and where the residuals of MASHA2 are, follows the paper's
+ * description; its listings were not at hand, so they may differ in when the anchor is taken (here
+ * from the new z).
+ *
  * Source: A. Beznosikov, P. Richtarik, M. Diskin, M. Ryabinin, A. Gasnikov, "Distributed methods
  * with compressed communication for solving variational inequalities, with theoretical guarantees",
  * NeurIPS 2022.

@@ -105,6 +105,63 @@ static void without_compression_it_is_an_extragradient_method(void **state)
     assert_true(play((struct plan){"raw", "raw", true, false, 1500, 0.2f, 0.5f}) < 1e-3);
 }
 
+/* out = tau z + (1 - tau) w - gamma F(at): a step of extragradient with an anchor. */
+static void move(const struct sl_masha *m, const float *z, const float *w, const float *at,
+                 float *out)
+{
+    float f[COUNT];
+
+    operate(m->config.arg, at, f);
+    for (unsigned i = 0; i < COUNT; i++)
+        out[i] = m->config.tau * z[i] + (1 - m->config.tau) * w[i] - m->config.gamma * f[i];
+}
+
+static int steps_by_hand(const struct sl_net *net, void *arg)
+{
+    struct sl_masha_config config = {.count = COUNT,
+                                     .feedback = *(bool *)arg,
+                                     .gamma = 0.1f,
+                                     .tau = 0.8f,
+                                     .seed = 3,
+                                     .f = operate,
+                                     .arg = offsets[0]};
+    float z[COUNT] = {0}, w[COUNT], half[COUNT], end[COUNT];
+    unsigned refreshed = 0;
+    struct sl_masha m;
+    size_t size;
+    void *memory;
+    int err = sl_codec_parse("raw", &config.up) ?: sl_codec_parse("raw", &config.down);
+
+    err = err ?: sl_masha_size(&config, net, &size);
+    if (err != 0)
+        return err;
+    memory = ranks_memory(size);
+    err = sl_masha_init(&m, &config, net, z, memory);
+    for (unsigned k = 0; err == 0 && k < 40; k++) {
+        memcpy(z, m.z, sizeof(z));
+        memcpy(w, m.w, sizeof(w));
+        move(&m, z, w, w, half);
+        move(&m, z, w, half, end);
+        err = sl_masha_step(&m);
+        for (unsigned i = 0; i < COUNT; i++)
+            if (fabsf(m.z[i] - end[i]) > 1e-5f)
+                err = 1;
+        refreshed += memcmp(m.w, w, sizeof(w)) != 0;
+    }
+    free(memory);
+    return err == 0 && (refreshed < 2 || refreshed > 20) ? 2 : err;
+}
+
+/* From the same z and w: with nothing lost, both are z = (mix of z and w) - gamma F(half). */
+static void each_step_is_that_of_extragradient_with_an_anchor(void **state)
+{
+    bool feedback[2] = {false, true};
+
+    draw_offsets();
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(ranks_run(1, steps_by_hand, &feedback[i]), 0);
+}
+
 static void random_parts_both_ways_reach_the_saddle(void **state)
 {
     assert_true(
@@ -143,6 +200,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_compression_it_is_an_extragradient_method),
+        cmocka_unit_test(each_step_is_that_of_extragradient_with_an_anchor),
         cmocka_unit_test(random_parts_both_ways_reach_the_saddle),
         cmocka_unit_test(largest_parts_both_ways_reach_the_saddle),
         cmocka_unit_test(without_residuals_largest_parts_miss_it),
