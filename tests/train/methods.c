@@ -55,11 +55,14 @@ void *memory_of(size_t size)
 
 int move_by_mean(struct run *run, float rate)
 {
+    bool nesterov = run->method->nesterov;
     float m = run->method->momentum;
 
     for (size_t i = 0; i < run->model->count; i++) {
-        run->velocity[i] = m * run->velocity[i] + run->mean[i];
-        run->theta[i] -= rate * run->velocity[i];
+        float *v = &run->velocity[i];
+
+        *v = m * *v + run->mean[i];
+        run->theta[i] -= rate * (nesterov ? run->mean[i] + m * *v : *v);
     }
     return 0;
 }

@@ -59,6 +59,7 @@ struct method {
     enum quick quick;
     bool must_fail; /* a control: outside of its band, or the test sees nothing */
     const char *help;
+    bool nesterov; /* theta moves by the mean and momentum times the new velocity */
 };
 
 const struct method *method_row(size_t idx);
