@@ -218,9 +218,18 @@ def what_is_wrong_is_an_exception_with_the_librarys_sentence(known):
     run.close()
 
 
+def a_rank_that_is_gone_is_named(known):
+    """The last case: the last rank ends with it. DDP's own messages are through after two steps."""
+    run = Run("bq8:min=0").steps(2)
+    if dist.get_rank() < RANKS - 1:
+        fails(lambda: run.steps(1), f"rank {RANKS - 1} is lost")
+        assert run.state.error.culprit == RANKS - 1, run.state.error
+        run.close()
+
+
 CASES = [codecs_train_like_none, what_two_bits_lose_comes_later_with_feedback, halves_of_floats_travel_too, a_job_that_was_saved_and_loaded_ends_with_the_same_bits,
          buckets_that_are_arranged_anew_have_groups_of_their_own, a_part_of_the_ranks_may_have_a_group, the_report_tells_bytes_and_error,
-         what_is_wrong_is_an_exception_with_the_librarys_sentence]
+         what_is_wrong_is_an_exception_with_the_librarys_sentence, a_rank_that_is_gone_is_named]
 
 
 # ---- ranks ----

@@ -190,7 +190,9 @@ class _Side:
     def __init__(self, tensor):
         self._stream = None
         if tensor.is_cuda:
-            self._stream = torch.cuda.stream(self.streams.setdefault(tensor.device, torch.cuda.Stream(tensor.device)))
+            if tensor.device not in self.streams:
+                self.streams[tensor.device] = torch.cuda.Stream(tensor.device)
+            self._stream = torch.cuda.stream(self.streams[tensor.device])
 
     def __enter__(self):
         if self._stream is not None:
