@@ -22,7 +22,7 @@ models. All ranks end with the same bits. "" compresses nothing.
   as a sluice_ctypes.SluiceError. The communicator is then broken, and the job is to be restarted.
 - There is no hook for PowerSGD: compress/train/ is no part of the library's interface. PyTorch has one of its own.
 
-State.report() and report_hook() tell bytes and error. Debian's PyTorch 1.13 and newer ones have what this needs.
+State.report() and report_hook() tell bytes and error. Tried with Debian's PyTorch 1.13 on CPUs.
 """
 import errno
 import os
@@ -68,7 +68,11 @@ class State:
         self._say = say
         self._library = sluice_ctypes.load(library)
         self._comm = _meet(self._library, process_group, _milliseconds(timeout_s))
-        self._comm.set_compression(codec)
+        try:
+            self._comm.set_compression(codec)
+        except SluiceError:
+            self._comm.close()
+            raise
         self._layout = Layout(self._comm)
         self._ends = _Line("sluice ends", self._end)
         self._starts = _Line("sluice starts", self._start)
