@@ -196,7 +196,7 @@ class Operation:
         self.library.check(self.library.sluice_wait(self._request))
 
     def save(self):
-        """What it keeps from start to start, as bytes; None: nothing, as without feedback=on."""
+        """What it keeps from start to start, as bytes; None: nothing, as it is not compressed."""
         if self._pending:
             raise SluiceError(-errno.EINVAL, "this operation was started and has not ended: wait for it before it is saved")
         size = _size()
