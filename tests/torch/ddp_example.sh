@@ -29,10 +29,13 @@ export PYTHONPATH=$dir/prefix/share/sluice${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_TH
 
 # PyTorch 1.13 under Python 3.11 crashes on its own default of -r and -t (no log files); the same said
 # for a rank that does not exist it takes.
-ddp() {
-    timeout -k 5 200 "$torchrun" -r 9:1 -t 9:1 --nnodes=1 --node_rank=0 --master_addr=127.0.0.1 --master_port="$(free_port)" \
-        --nproc_per_node=4 "$root/examples/ddp.py" "$@" 2>&1
+in_four() {
+    timeout -k 5 200 "$torchrun" -r 9:1 -t 9:1 --nnodes=1 --node_rank=0 --master_addr=127.0.0.1 --master_port="$(free_port)" --nproc_per_node=4 "$@" 2>&1
 }
+ddp() { in_four "$root/examples/ddp.py" "$@"; }
+
+# That of Debian 13 asks for a libuv that its PyTorch was built without.
+why=$(in_four --no_python true) || tap_skip_all "torchrun cannot start a program here: $(tail -n 1 <<<"$why")"
 
 # said OUTPUT: step, per cent right, bytes, bytes of the elements.
 said() { sed -nE 's/^step ([0-9]+): ([0-9.]+) % right; ([0-9]+) bytes in place of ([0-9]+)$/\1 \2 \3 \4/p' <<<"$1"; }

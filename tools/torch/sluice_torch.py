@@ -22,7 +22,7 @@ models. All ranks end with the same bits. "" compresses nothing.
   as a sluice_ctypes.SluiceError. The communicator is then broken, and the job is to be restarted.
 - There is no hook for PowerSGD: compress/train/ is no part of the library's interface. PyTorch has one of its own.
 
-State.report() and report_hook() tell bytes and error. Tried with Debian's PyTorch 1.13 on CPUs.
+State.report() and report_hook() tell bytes and error. Tried with Debian's PyTorch 1.13 and 2.6 on CPUs.
 """
 import errno
 import os
@@ -40,6 +40,7 @@ from sluice_torch_groups import Layout
 __all__ = ["State", "SluiceError", "compress_hook", "report_hook"]
 
 _SAVED = 1  # version of state_dict()
+_AWAY_S = 1800  # how long PyTorch's own collectives wait
 
 
 def compress_hook(state, bucket):
@@ -253,7 +254,7 @@ def _meet(library, group, timeout_ms):
 def _milliseconds(timeout_s):
     if timeout_s is None and "SLUICE_TIMEOUT_MS" in os.environ:
         return -1
-    return int(1000 * (timeout_s if timeout_s is not None else dist.default_pg_timeout.total_seconds()))
+    return int(1000 * (timeout_s if timeout_s is not None else _AWAY_S))
 
 
 def _sentence(codec, steps, report):
