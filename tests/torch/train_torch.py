@@ -118,6 +118,15 @@ def trained(codec):
     return loss
 
 
+def fails(call, *parts):
+    try:
+        call()
+    except RuntimeError as error:
+        assert all(part in str(error) for part in parts), error
+        return
+    raise AssertionError(f"nothing failed where {parts} should be said")
+
+
 # ---- cases: all ranks run each ----
 
 def codecs_train_like_none(known):
@@ -172,6 +181,10 @@ def a_job_that_was_saved_and_loaded_ends_with_the_same_bits(known):
     except ValueError as error:
         assert "bq4" in str(error) and "bq8" in str(error), error
     other.close()
+    other = Run("bq4:min=0,feedback=on,stochastic=on", turned=True)
+    other.state.load_state_dict(saved["sluice"])
+    fails(lambda: other.steps(1), "that is of another model")
+    other.close()
 
 
 def buckets_that_are_arranged_anew_have_groups_of_their_own(known):
@@ -199,15 +212,6 @@ def the_report_tells_bytes_and_error(known):
     assert said["calls"] == 9 and 7 < said["ratio"] < 8 and 0.001 < said["error"] < 0.05, said
     assert len(lines) == (2 if dist.get_rank() == 0 else 0), lines
     assert all("times fewer, by 'bq4:min=0,measure=on', error 0.0" in line for line in lines), lines
-
-
-def fails(call, *parts):
-    try:
-        call()
-    except RuntimeError as error:
-        assert all(part in str(error) for part in parts), error
-        return
-    raise AssertionError(f"nothing failed where {parts} should be said")
 
 
 def what_is_wrong_is_an_exception_with_the_librarys_sentence(known):
