@@ -178,6 +178,31 @@ static void measure_rates(const struct sluice_comm *comm, uint8_t *buf, struct s
     out->reduce = (double)sum / (2.0 * (double)BLOCK); /* per operand */
 }
 
+/* Of elements that are neither all alike nor small: so those of gradients are. */
+static void measure_code(const struct sluice_comm *comm, uint8_t *buf, struct sl_costs *out)
+{
+    const struct sl_clock *clock = comm->worker->clock;
+    uint64_t least = UINT64_MAX;
+
+    out->code = 0;
+    if (comm->encode == NULL)
+        return;
+    for (uint32_t i = 0; i < BLOCK / sizeof(float); i++) {
+        float x = (float)(int32_t)(i * 2654435761u) * 0x1p-31f;
+
+        memcpy(buf + i * sizeof(x), &x, sizeof(x));
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        uint64_t begin = sl_now(clock);
+
+        comm->encode(buf, BLOCK, buf + BLOCK);
+        uint64_t took = sl_now(clock) - begin;
+
+        least = took < least ? took : least;
+    }
+    out->code = (double)least / (double)BLOCK;
+}
+
 static int time_sum(struct sluice_comm *comm, size_t bytes, uint8_t *buf, struct sl_series *series)
 {
     struct sl_call sum = {.coll = SL_ALLREDUCE, .dtype = SLUICE_F32, .count = bytes / 4};
@@ -295,6 +320,8 @@ static unsigned conclude(const struct gauges *all, const struct sl_costs_facts *
     *costs = sl_costs_built_in;
     costs->copy = all->rates.copy;
     costs->reduce = all->rates.reduce;
+    if (all->rates.code != 0)
+        costs->code = all->rates.code;
     conclude_link(&all->shm, tolerance, &costs->shm);
     conclude_link(&all->net, tolerance, &costs->net);
     conclude_windows(&all->windows, tolerance, facts, costs);
@@ -315,8 +342,10 @@ static int measure(struct sluice_comm *comm, const struct sl_costs_facts *facts,
     memset(buf, 0, 2 * PING_LARGE);
     find_pair(comm, &local, &remote);
     before = sl_host_switches();
-    if (comm->rank == 0)
+    if (comm->rank == 0) {
         measure_rates(comm, buf, &all->rates);
+        measure_code(comm, buf, &all->rates);
+    }
     if (local != 0)
         err = measure_link(comm, local, buf, facts, &all->shm);
     if (err == 0 && remote != 0)
@@ -335,7 +364,7 @@ static uint64_t cache_key(const struct sluice_comm *comm)
 {
     char text[512];
 
-    snprintf(text, sizeof(text), "4 %s %s %u %u %u%s %s", comm->kernels->name,
+    snprintf(text, sizeof(text), "5 %s %s %u %u %u%s %s", comm->kernels->name,
              sl_comm_peer(comm, comm->size - 1)->ep->iface->ops->name, comm->host_count,
              comm->local_size, comm->costs.ranks_per_core, comm->wait.apart ? " apart" : "",
              comm->config.transport);

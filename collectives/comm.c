@@ -149,6 +149,7 @@ static int create_anew(struct sl_exchange *exchange, const struct sl_comm_params
                            ? (size_t)comm->config.shm_stream_min_bytes
                            : sl_cache_last_level() / 4;
     comm->codec_name = params->codec_name;
+    comm->encode = params->encode;
     comm->wait.poke = params->poke;
     comm->wait.poke_arg = params->poke_arg;
     err = make_worker(comm, params);

@@ -65,7 +65,8 @@ struct sl_comm_params {
     const struct sl_wire_ops *wire;             /* see core/worker.h; NULL: sockets */
     const struct sl_comm_transport *transports; /* NULL: those of config->transport */
     size_t transport_count;
-    const char *(*codec_name)(uint32_t number); /* as in struct sluice_comm */
+    const char *(*codec_name)(uint32_t number);            /* as in struct sluice_comm */
+    void (*encode)(const void *in, size_t len, void *out); /* as in struct sluice_comm */
     const char *host_id; /* ranks with the same text share a host; NULL: config, or the kernel's */
 };
 
@@ -184,6 +185,9 @@ struct sluice_comm {
     const void *recall_as; /* what calls are of, if not of the memory they lend; or NULL */
     /* The name of a codec by the number that marks have (core/code.h); NULL: nobody knows any. */
     const char *(*codec_name)(uint32_t number);
+    /* Encodes len bytes of f32 by the codec that costs.code is of, to no more than len; NULL: its
+     * cost is the usual one. */
+    void (*encode)(const void *in, size_t len, void *out);
     struct sl_costs costs;
     struct sl_correction correction;        /* of what the costs predict */
     char costs_source[SL_COSTS_SOURCE_MAX]; /* where they come from, for --explain */

@@ -15,7 +15,7 @@
 
 #define COST_MAX 1e13 /* ns: hours for one message are no measurement */
 #define ROUNDS_AGREE 3
-#define KEPT_VERSION 2
+#define KEPT_VERSION 3
 #define CALM_SETTLED 3    /* quiet machines that found the same */
 #define BUSY_SETTLED 8    /* busy ones, of which the lowest of each figure is kept */
 #define CROWDED_SETTLED 8 /* measurements where ranks share cores, whatever they found */
@@ -32,6 +32,7 @@ const struct sl_costs sl_costs_built_in = {
     .reduce = 0.03,
     .cross = 0.05,
     .step = 10,
+    .code = 0.04,
 };
 
 /* ---- which samples to believe ---- */
@@ -89,9 +90,9 @@ bool sl_series_disturbed(const struct sl_series *series, double tolerance)
 
 bool sl_costs_sane(const struct sl_costs *costs)
 {
-    const double all[] = {costs->shm.alpha, costs->shm.beta, costs->net.alpha,
-                          costs->net.beta,  costs->sync,     costs->copy,
-                          costs->reduce,    costs->cross,    costs->step};
+    const double all[] = {costs->shm.alpha, costs->shm.beta, costs->net.alpha, costs->net.beta,
+                          costs->sync,      costs->copy,     costs->reduce,    costs->cross,
+                          costs->step,      costs->code};
 
     for (size_t i = 0; i < SL_ARRAY_LEN(all); i++)
         if (!(all[i] > 0 && all[i] <= COST_MAX))
@@ -134,6 +135,7 @@ unsigned sl_costs_repair(struct sl_costs *costs, const struct sl_costs_facts *fa
         {&costs->reduce, 1e-3, 8, usual->reduce, true},
         {&costs->cross, 1e-4, 8, usual->cross, true},
         {&costs->step, 1, 1e3, usual->step, true},
+        {&costs->code, 1e-3, 8, usual->code, true},
     };
     unsigned repaired = 0;
     bool within = false;
@@ -165,13 +167,13 @@ static double round_off(double value)
     return value;
 }
 
-#define FIGURES 9
+#define FIGURES 10
 
 static void figures_of(struct sl_costs *costs, double *out[FIGURES])
 {
-    double *const all[FIGURES] = {&costs->shm.alpha, &costs->shm.beta, &costs->net.alpha,
-                                  &costs->net.beta,  &costs->sync,     &costs->copy,
-                                  &costs->reduce,    &costs->cross,    &costs->step};
+    double *const all[FIGURES] = {
+        &costs->shm.alpha, &costs->shm.beta, &costs->net.alpha, &costs->net.beta, &costs->sync,
+        &costs->copy,      &costs->reduce,   &costs->cross,     &costs->step,     &costs->code};
 
     memcpy(out, all, sizeof(all));
 }
@@ -211,7 +213,7 @@ static bool agree(const struct sl_costs *a, const struct sl_costs *b)
 {
     return figures_agree(a->shm.alpha, b->shm.alpha) && figures_agree(a->net.alpha, b->net.alpha) &&
            figures_agree(a->sync, b->sync) && figures_agree(a->copy, b->copy) &&
-           figures_agree(a->reduce, b->reduce) &&
+           figures_agree(a->reduce, b->reduce) && figures_agree(a->code, b->code) &&
            figures_agree(a->shm.beta + a->copy, b->shm.beta + b->copy) &&
            figures_agree(a->net.beta + a->copy, b->net.beta + b->copy) &&
            figures_agree(a->cross + a->copy, b->cross + b->copy);

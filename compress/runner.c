@@ -3,6 +3,7 @@
 #include "compress/runner.h"
 
 #include "compress/elements.h"
+#include "compress/work.h"
 #include "core/err.h"
 
 #include <string.h>
@@ -211,5 +212,7 @@ void sl_code_runner_init(struct sl_code_runner *runner, const struct sl_codec_sp
                              .mark = sl_code_mark(spec->id, hash ^ hash >> 16)};
         runner->codes[i].spec = *spec;
         runner->codes[i].spec.dtype = (uint8_t)dtypes[i];
+        runner->codes[i].base.work = sl_codec_work(spec);
+        runner->codes[i].base.usual = sl_codec_usual(&runner->codes[i].spec);
     }
 }

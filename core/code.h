@@ -9,6 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What an element costs the processor, in encodings of an element of f32 by the codec that
+ * sl_costs.code is of. For predictions alone. */
+struct sl_code_work {
+    float encode, decode, add;
+};
+
 /* Whoever makes one embeds it. It does not change while a plan goes by it. */
 struct sl_code {
     /* Of an encoding of count elements (at least 1): exactly, or with up_to the most. */
@@ -19,6 +25,9 @@ struct sl_code {
     /* The same on ranks with the same codec and parameters, and on no others, as far as 24 bits of
      * a hash can tell; above them a number for the codec's name. Never 0, which stands for none. */
     uint32_t mark;
+    struct sl_code_work work;
+    /* Bytes that an element usually takes, where bytes() says but the most; 0: what it says. */
+    float usual;
 };
 
 static inline uint32_t sl_code_mark(uint32_t name, uint32_t hash)

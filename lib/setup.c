@@ -4,6 +4,7 @@
 #include "lib/compress.h"
 
 #include "collectives/status.h"
+#include "compress/work.h"
 #include "core/log.h"
 #include "launch/launch.h"
 
@@ -39,7 +40,8 @@ static int create_over(struct sl_exchange *exchange, const struct sl_config *con
                                     .seed = sl_seed(),
                                     .poke = poke.call,
                                     .poke_arg = poke.arg,
-                                    .codec_name = sl_compression_name};
+                                    .codec_name = sl_compression_name,
+                                    .encode = sl_codec_work_unit};
     struct sl_coding *coding;
     int err = sl_compression_create(config->compress, &coding);
 

@@ -137,6 +137,8 @@ struct sl_costs {
     double copy, reduce; /* per byte: COPY or GET; REDUCE_WIN or RECV_REDUCE, per operand */
     double cross;        /* per byte of a peer's window, on top: from that core's caches to ours */
     double step;         /* executor's own cost of a step */
+    double code; /* per byte of f32 in the caches: encoded by the codec that all others' work is
+                    told in (core/code.h) */
     uint32_t ranks_per_core; /* of this host, at least 1: work of that many ranks adds up */
 };
 
@@ -158,8 +160,9 @@ struct sl_algo {
 /* All algorithms, NULL-terminated; algos.c. */
 extern const struct sl_algo *const sl_algos[];
 
-/* Those that send encodings, for shapes with a code; NULL-terminated. The first that builds for a
- * collective is for it; cost NULL: nobody compares them yet. */
+/* Those that send encodings, for shapes with a code; NULL-terminated. By cost the cheapest is
+ * chosen, and the first one where nobody asks for the cost; those whose cost is NULL are never the
+ * cheapest. */
 extern const struct sl_algo *const sl_coded_algos[];
 
 #define SL_CODE_RUNNER 1 /* of their steps */

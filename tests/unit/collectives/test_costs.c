@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static const struct sl_costs good = {{250, 0.08}, {8000, 0.15}, 150, 0.03, 0.03, 0.05, 10, 1};
+static const struct sl_costs good = {{250, 0.08}, {8000, 0.15}, 150, 0.03, 0.03, 0.05, 10, 0.04, 1};
 
 static void costs_must_be_positive_numbers(void **state)
 {
@@ -18,7 +18,7 @@ static void costs_must_be_positive_numbers(void **state)
 
     (void)state;
     assert_true(sl_costs_sane(&good));
-    for (size_t field = 0; field < 9; field++)
+    for (size_t field = 0; field < 10; field++)
         for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++) {
             struct sl_costs costs = good;
 
