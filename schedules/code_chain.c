@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Broadcast of encodings along a chain: the root encodes once, each rank passes on the bytes as
  * they came, and all decode them, the root too. */
+#include "schedules/code_cost.h"
 #include "schedules/pieces.h"
 
 #include "core/err.h"
@@ -57,9 +58,33 @@ static int build(const struct sl_shape *shape, struct sl_schedule *out)
     return sl_schedule_finish(out);
 }
 
+/* Of a rank in the middle, or of the root, which encodes in place of receiving; the last one begins
+ * when a piece has gone all along the chain. */
+static double cost(const struct sl_shape *shape, const struct sl_costs *costs)
+{
+    const struct sl_link_cost *link = sl_cost_link(shape, costs);
+    const struct sl_code_work *work = &shape->code->work;
+    uint64_t count = shape->count;
+
+    if (shape->size < 2 || count == 0)
+        return -1;
+    uint64_t piece = sl_min(sl_code_piece(shape, count, PARTS), count);
+    double rounds = (double)sl_ceil_div(count, piece);
+    struct sl_code_time first = {.rounds = 1}, all = {.rounds = rounds};
+
+    sl_code_time_send(costs, link, shape->code, piece, 1, 1, &first);
+    sl_code_time_send(costs, link, shape->code, count, rounds, 1, &all);
+    all.work += sl_code_work_ns(costs, (double)count, work->encode) +
+                sl_code_work_ns(costs, (double)count, work->decode);
+    all.latency = (shape->size - 1) * link->alpha * sl_cost_crowd(costs) +
+                  (shape->size - 2) * sl_code_time_total(&first);
+    return sl_code_time_total(&all);
+}
+
 const struct sl_algo sl_algo_code_chain = {
     .name = "code_chain",
     .colls = SL_BIT(SL_BROADCAST),
     .source = "",
     .build = build,
+    .cost = cost,
 };

@@ -17,6 +17,7 @@
  * at once, and then places of the wire and of TMP are used again. REDUCE and TAKE come before GIVE,
  * so that a processor that encodes and decodes itself first does what peers wait for.
  */
+#include "schedules/code_cost.h"
 #include "schedules/pieces.h"
 
 #include "core/err.h"
@@ -309,10 +310,57 @@ static int build(const struct sl_shape *shape, struct sl_schedule *out)
     return sl_schedule_finish(out);
 }
 
+/* Elements that a rank encodes, adds, decodes and sends: of the rank whose shard is the longest. */
+struct amounts {
+    uint64_t encoded, added, decoded, sent, shard;
+    unsigned phases; /* in which every rank sends to every other */
+};
+
+static struct amounts amounts_of(const struct sl_shape *shape)
+{
+    uint64_t n = shape->size, count = shape->count, others = (n - 1) * count;
+    uint64_t shard = sl_min(sl_code_shard(shape), count);
+
+    switch (shape->coll) {
+    case SL_ALLREDUCE: /* the first operand of a sum is decoded, not added */
+        return (struct amounts){.encoded = count + shard,
+                                .added = (n - 1) * shard,
+                                .decoded = shard + count,
+                                .sent = count - shard + (n - 1) * shard,
+                                .shard = shard,
+                                .phases = 2};
+    case SL_REDUCE_SCATTER:
+        return (struct amounts){n * count, (n - 1) * count, count, others, count, 1};
+    case SL_ALL_GATHER: return (struct amounts){count, 0, n * count, others, count, 1};
+    default: return (struct amounts){others, 0, others, others, count, 1};
+    }
+}
+
+static double cost(const struct sl_shape *shape, const struct sl_costs *costs)
+{
+    const struct sl_code_work *work = &shape->code->work;
+
+    if (shape->size < 2 || shape->count == 0)
+        return -1;
+    struct amounts all = amounts_of(shape);
+    double rounds = (double)sl_ceil_div(all.shard, sl_code_piece(shape, all.shard, AHEAD));
+    struct sl_code_time time = {.work = sl_code_work_ns(costs, (double)all.encoded, work->encode) +
+                                        sl_code_work_ns(costs, (double)all.added, work->add) +
+                                        sl_code_work_ns(costs, (double)all.decoded, work->decode),
+                                .latency = all.phases * sl_cost_link(shape, costs)->alpha *
+                                           sl_cost_crowd(costs),
+                                .rounds = rounds};
+
+    sl_code_time_send_all(shape, costs, shape->code, all.sent,
+                          all.phases * (shape->size - 1.0) * rounds, &time);
+    return sl_code_time_total(&time);
+}
+
 const struct sl_algo sl_algo_oneshot = {
     .name = "oneshot",
     .colls = SL_BIT(SL_ALLREDUCE) | SL_BIT(SL_REDUCE_SCATTER) | SL_BIT(SL_ALL_GATHER) |
              SL_BIT(SL_ALL_TO_ALL),
     .source = "",
     .build = build,
+    .cost = cost,
 };

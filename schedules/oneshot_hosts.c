@@ -11,6 +11,7 @@
  *
  *   IN ─inner─ host ─add─ TMP ─code─ owner ─add─ TMP ─code─ its place ─as it came─ hosts ─ OUT
  */
+#include "schedules/code_cost.h"
 #include "schedules/pieces.h"
 
 #include "core/err.h"
@@ -401,10 +402,45 @@ static int build(const struct sl_shape *shape, struct sl_schedule *out)
     return sl_schedule_finish(out);
 }
 
+/* Within hosts: a part of the elements by the inner code, and back the whole of them by the outer
+ * one. Between hosts each rank's share of both, over the link that its host's ranks have together.
+ */
+static double cost(const struct sl_shape *shape, const struct sl_costs *costs)
+{
+    const struct sl_code_work *outer = &shape->code->work;
+    uint32_t locals = sl_code_locals(shape);
+
+    if (shape->size < 4 || shape->count == 0 || shape->inner == NULL || locals < 2 ||
+        locals == shape->size || shape->size % locals != 0)
+        return -1;
+    const struct sl_code_work *inner = &shape->inner->work;
+    uint32_t hosts = shape->size / locals;
+    uint64_t count = shape->count, shard = sl_min(sl_code_shard(shape), count);
+    uint64_t share = sl_min(hosts * shard, count); /* of a rank, of what its host sums */
+    double rounds = (double)sl_ceil_div(shard, sl_code_piece(shape, shard, AHEAD));
+    double nears = (locals - 1.0) * hosts * rounds, fars = (hosts - 1.0) * rounds;
+    struct sl_code_time time = {
+        .work = sl_code_work_ns(costs, (double)count, inner->encode) +
+                sl_code_work_ns(costs, (double)share, inner->decode) +
+                sl_code_work_ns(costs, (double)((locals - 1) * share), inner->add) +
+                sl_code_work_ns(costs, (double)(share + shard), outer->encode) +
+                sl_code_work_ns(costs, (double)((hosts - 1) * shard), outer->add) +
+                sl_code_work_ns(costs, (double)(count + shard), outer->decode),
+        .latency = 2 * (costs->shm.alpha + costs->net.alpha) * sl_cost_crowd(costs),
+        .rounds = rounds};
+
+    sl_code_time_send(costs, &costs->shm, shape->inner, count - count / locals, nears, 1, &time);
+    sl_code_time_send(costs, &costs->shm, shape->code, count - count / locals, nears, 1, &time);
+    sl_code_time_send(costs, &costs->net, shape->code, 2 * (hosts - 1) * shard, 2 * fars, locals,
+                      &time);
+    return sl_code_time_total(&time);
+}
+
 const struct sl_algo sl_algo_oneshot_hosts = {
     .name = "oneshot_hosts",
     .colls = SL_BIT(SL_ALLREDUCE),
     .needs_hosts = true,
     .source = "",
     .build = build,
+    .cost = cost,
 };
