@@ -3,9 +3,15 @@
 #include "collectives/code.h"
 
 #include "collectives/recall.h"
+#include "collectives/select.h"
 #include "collectives/steps.h"
+#include "schedules/code_cost.h"
 
 #include <string.h>
+
+/* Sizes that are looked at for where it begins to pay. */
+#define PAYS_LOG2_LEAST 10
+#define PAYS_LOG2_MOST 32
 
 void sl_coding_put(struct sl_coding *coding)
 {
@@ -20,12 +26,9 @@ static bool hosts_are_even(const struct sluice_comm *comm)
            comm->most_local * comm->host_count == comm->size;
 }
 
-static const struct sl_algo *algo_of(const struct sluice_comm *comm, enum sl_coll coll)
+bool sl_coding_suits(const struct sluice_comm *comm, const struct sl_algo *algo, enum sl_coll coll)
 {
-    for (const struct sl_algo *const *a = sl_coded_algos; *a != NULL; a++)
-        if (((*a)->colls & 1u << coll) != 0 && (!(*a)->needs_hosts || hosts_are_even(comm)))
-            return *a;
-    return NULL;
+    return (algo->colls & 1u << coll) != 0 && (!algo->needs_hosts || hosts_are_even(comm));
 }
 
 /* Bytes of the larger buffer of a rank. */
@@ -36,31 +39,99 @@ static uint64_t bytes_of(const struct sluice_comm *comm, const struct sl_call *c
     return call->count * sluice_dtype_size(call->dtype) * (blocks ? comm->size : 1);
 }
 
-bool sl_coding_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
-                      const struct sl_call *call, struct sl_runner *runners[2],
-                      struct sl_recipe *out)
+/* The code for such a call; NULL: it is never compressed. */
+static const struct sl_code *code_for(struct sl_coding *coding, const struct sluice_comm *comm,
+                                      const struct sl_call *call)
 {
-    const struct sl_algo *algo = algo_of(comm, call->coll);
     bool sums = sl_coll_reduces(call->coll);
-    const struct sl_code *code;
 
-    if (coding == NULL || algo == NULL || comm->size < 2 || call->count == 0 ||
+    if (coding == NULL || comm->size < 2 || call->count == 0 ||
         bytes_of(comm, call) < coding->min_bytes ||
         (sums && call->op != SLUICE_SUM && call->op != SLUICE_AVG))
-        return false;
-    code = coding->code(coding, call->dtype, sums);
-    if (code == NULL)
+        return NULL;
+    return coding->code(coding, call->dtype, sums);
+}
+
+/* The cheapest, or the first where it does not matter. */
+static void choose_algo(const struct sl_coding *coding, const struct sluice_comm *comm,
+                        const struct sl_shape *shape, struct sl_coding_choice *out)
+{
+    for (const struct sl_algo *const *a = sl_coded_algos; *a != NULL; a++) {
+        double ns = sl_coding_suits(comm, *a, shape->coll) ? sl_select_coded(comm, *a, shape) : -1;
+
+        if (!sl_coding_suits(comm, *a, shape->coll) || (out->algo != NULL && coding->always) ||
+            (!coding->always && (ns < 0 || (out->algo != NULL && ns >= out->ns))))
+            continue;
+        out->algo = *a;
+        out->ns = ns;
+    }
+}
+
+/* Within a host its processors move the bytes, by memory or through the kernel, and encoding is
+ * more work than that. What is measured there says otherwise where other programs keep ranks from
+ * their cores, and then encoding takes as much longer. */
+void sl_coding_choose(struct sl_coding *coding, const struct sluice_comm *comm,
+                      const struct sl_call *call, const uint16_t *speed,
+                      struct sl_coding_choice *out)
+{
+    struct sl_shape shape;
+
+    *out = (struct sl_coding_choice){.code = code_for(coding, comm, call)};
+    if (out->code == NULL)
+        return;
+    out->inner = coding->inner(coding, call->dtype);
+    sl_call_shape(comm, call, &shape);
+    shape.speed = comm->host_count > 1 ? speed : NULL;
+    shape.code = out->code;
+    shape.inner = out->inner;
+    choose_algo(coding, comm, &shape, out);
+    if (out->algo == NULL)
+        return;
+    out->raw = sl_select_raw(comm, &shape, &out->raw_ns);
+    out->taken = coding->always || (comm->host_count > 1 && out->raw != NULL &&
+                                    out->raw_ns >= out->ns * SL_CODE_GAIN);
+}
+
+bool sl_coding_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
+                      const struct sl_call *call, const uint16_t *speed,
+                      struct sl_runner *runners[2], struct sl_recipe *out)
+{
+    struct sl_coding_choice choice;
+
+    sl_coding_choose(coding, comm, call, speed, &choice);
+    *out = (struct sl_recipe){.spared = choice.algo != NULL ? coding : NULL};
+    if (!choice.taken)
         return false;
     runners[SL_CODE_RUNNER - 1] = coding->runner;
     runners[SL_INNER_RUNNER - 1] = coding->inner_runner;
-    *out =
-        (struct sl_recipe){.algo = algo,
-                           .runners = runners,
-                           .runner_count = algo->needs_hosts ? 2 : 1,
-                           .coding = coding,
-                           .code = code,
-                           .inner = algo->needs_hosts ? coding->inner(coding, call->dtype) : NULL};
+    *out = (struct sl_recipe){.algo = choice.algo,
+                              .runners = runners,
+                              .runner_count = choice.algo->needs_hosts ? 2 : 1,
+                              .coding = coding,
+                              .code = choice.code,
+                              .inner = choice.algo->needs_hosts ? choice.inner : NULL,
+                              .raw_ns = choice.raw != NULL ? choice.raw_ns : 0};
     return true;
+}
+
+uint64_t sl_coding_pays_from(struct sl_coding *coding, const struct sluice_comm *comm,
+                             const struct sl_call *call)
+{
+    struct sl_call other = *call;
+    struct sl_coding_choice choice;
+    uint64_t from = 0;
+
+    for (unsigned log2 = PAYS_LOG2_MOST; log2 >= PAYS_LOG2_LEAST; log2--) {
+        uint64_t bytes = UINT64_C(1) << log2;
+
+        other.count = 1;
+        other.count = bytes / bytes_of(comm, &other);
+        sl_coding_choose(coding, comm, &other, comm->speeds.now, &choice);
+        if (!choice.taken)
+            break;
+        from = bytes;
+    }
+    return from;
 }
 
 void sl_comm_set_coding(struct sluice_comm *comm, struct sl_coding *coding)
@@ -102,27 +173,50 @@ void sl_coding_extents(const struct sl_plan *plan, struct sl_coding_extent *exte
     }
 }
 
-static void count_bytes(const struct sluice_req *op)
+/* Bytes that it has sent, and those that they stand for. */
+static void count_bytes(const struct sluice_req *op, struct sl_coding *coding)
 {
     const struct sl_plan *plan = op->plan;
-    struct sl_coding *coding = plan->coding;
+    uint64_t sent = 0, raw = 0;
 
-    coding->calls++;
     for (uint32_t i = 0; i < plan->schedule.step_count; i++) {
         const struct sl_step *step = &plan->schedule.steps[i];
 
         if (sl_step_row(step)->message != SL_SENDS)
             continue;
-        coding->raw_bytes += step->count * plan->esize;
-        coding->bytes +=
-            step->src_buf == SL_BUF_WIRE ? sl_op_wire_len(op, step) : step->count * plan->esize;
+        raw += step->count * plan->esize;
+        sent += step->src_buf == SL_BUF_WIRE ? sl_op_wire_len(op, step) : step->count * plan->esize;
     }
+    sl_coding_add(&coding->calls, 1);
+    sl_coding_add(&coding->bytes, sent);
+    sl_coding_add(&coding->raw_bytes, raw);
 }
 
-void sl_coding_ended(struct sluice_req *op, int status)
+/* Several that are under way together share the time. */
+void sl_coding_begins(const struct sluice_req *op)
 {
-    if (status == 0)
-        count_bytes(op);
+    struct sl_coding *coding = op->plan->coding;
+
+    if (coding->under_way++ == 0)
+        coding->busy_since_ns = sl_now(op->comm->worker->clock);
+}
+
+void sl_coding_ends(struct sluice_req *op, int status)
+{
+    const struct sl_plan *plan = op->plan;
+    struct sl_coding *coding = plan->account;
+
+    if (plan->coding == NULL) {
+        if (status == 0)
+            sl_coding_add(&coding->raw_calls, 1);
+        return;
+    }
+    if (--coding->under_way == 0)
+        sl_coding_add(&coding->busy_ns, sl_now(op->comm->worker->clock) - coding->busy_since_ns);
+    if (status == 0) {
+        sl_coding_add(&coding->raw_ns, (uint64_t)plan->raw_ns);
+        count_bytes(op, coding);
+    }
     sl_recall_end(op->recalled);
     op->recalled = NULL;
 }

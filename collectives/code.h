@@ -10,12 +10,15 @@
 #include "collectives/plan.h"
 #include "core/code.h"
 
+#include <stdio.h>
+
 /* Whoever makes one embeds it. */
 struct sl_coding {
     uint32_t users; /* who makes it is the first */
     /* by the code, and of what is sent within hosts where ranks are on several */
     struct sl_runner *runner, *inner_runner;
     uint64_t min_bytes; /* of the larger of in and out; what is less is sent as it is */
+    bool always;        /* whatever it costs; else where it should take less time */
     /* Of elements of that type, which are summed or not; NULL: they are sent as they are. */
     const struct sl_code *(*code)(struct sl_coding *coding, enum sluice_dtype dtype, bool sums);
     const struct sl_code *(*inner)(struct sl_coding *coding, enum sluice_dtype dtype);
@@ -26,9 +29,21 @@ struct sl_coding {
     uint64_t keep_max; /* bytes of all that calls keep; 0: they keep nothing */
     void (*forget)(void *state);
     void (*free)(struct sl_coding *coding);
-    /* Of this rank's calls that have ended well: bytes sent, and those that they stand for. */
+    /* Of this rank's calls that have ended well: bytes sent, and those that they stand for. Others
+     * threads may read them, so they are written by sl_coding_add(). */
     uint64_t calls, bytes, raw_bytes;
+    uint64_t raw_calls; /* left as they are, as that should take less time */
+    /* What the compressed ones should have taken without, and how long some were under way. */
+    uint64_t raw_ns, busy_ns;
+    uint64_t busy_since_ns;
+    uint32_t under_way;
 };
+
+/* One writer, any readers. */
+static inline void sl_coding_add(uint64_t *count, uint64_t more)
+{
+    __atomic_store_n(count, *count + more, __ATOMIC_RELAXED);
+}
 
 static inline struct sl_coding *sl_coding_get(struct sl_coding *coding)
 {
@@ -40,11 +55,40 @@ static inline struct sl_coding *sl_coding_get(struct sl_coding *coding)
 /* Frees it with the last user. Takes NULL. */
 void sl_coding_put(struct sl_coding *coding);
 
-/* The recipe of this call; false: it goes as it is. The same on all ranks with the same coding.
- * runners: room for the recipe's. */
+/* What compressing a call would be, and whether it is. */
+struct sl_coding_choice {
+    const struct sl_algo *algo; /* NULL: the coding is not for such a call */
+    const struct sl_code *code, *inner;
+    double ns;                 /* that algo should take; below 0: not known */
+    const struct sl_algo *raw; /* what is chosen without; NULL: nothing is */
+    double raw_ns;
+    bool taken;
+};
+
+/* By what links deliver (NULL: all alike); the same on all ranks with the same coding. Takes NULL
+ * for coding. */
+void sl_coding_choose(struct sl_coding *coding, const struct sluice_comm *comm,
+                      const struct sl_call *call, const uint16_t *speed,
+                      struct sl_coding_choice *out);
+
+/* The recipe of this call, that of one which goes as it is included; false: it does. runners: room
+ * for the recipe's. */
 bool sl_coding_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
-                      const struct sl_call *call, struct sl_runner *runners[2],
-                      struct sl_recipe *out);
+                      const struct sl_call *call, const uint16_t *speed,
+                      struct sl_runner *runners[2], struct sl_recipe *out);
+
+/* Whether algo is for call, on these hosts. */
+bool sl_coding_suits(const struct sluice_comm *comm, const struct sl_algo *algo, enum sl_coll coll);
+
+/* Bytes of the larger buffer of such a call from which on it is compressed; 0: never. Of powers of
+ * two, as predicted. */
+uint64_t sl_coding_pays_from(struct sl_coding *coding, const struct sluice_comm *comm,
+                             const struct sl_call *call);
+
+/* code_explain.c: writes what codecs and the algorithms that send encodings should take, which of
+ * them is chosen, and why or why not. */
+void sl_coding_explain(const struct sluice_comm *comm, const struct sl_call *call,
+                       const struct sl_coding_choice *choice, FILE *out);
 
 /* Has the calls of comm that come go by coding, which is counted for it. NULL: they go as they
  * are. What is under way goes on. */
@@ -53,7 +97,8 @@ void sl_comm_set_coding(struct sluice_comm *comm, struct sl_coding *coding);
 /* The tiles that each stage of the plan encodes so that something is lost. */
 void sl_coding_extents(const struct sl_plan *plan, struct sl_coding_extent *extents);
 
-/* An operation of a plan with a coding has ended. */
-void sl_coding_ended(struct sluice_req *op, int status);
+/* An operation of a plan with a coding begins; one whose calls a coding counts is over. */
+void sl_coding_begins(const struct sluice_req *op);
+void sl_coding_ends(struct sluice_req *op, int status);
 
 #endif

@@ -72,8 +72,8 @@ static inline __attribute__((always_inline)) void end_op(struct sluice_req *op, 
     op->status = status;
     if (SL_UNLIKELY(op->began_ns != 0) && status == 0)
         sl_costs_sample(op);
-    if (SL_UNLIKELY(op->plan->coding != NULL))
-        sl_coding_ended(op, status);
+    if (SL_UNLIKELY(op->plan->account != NULL))
+        sl_coding_ends(op, status);
     if (op->given_back) {
         comm->calls.active_count--;
         sl_op_put(op);
@@ -212,6 +212,8 @@ static inline int begin_op(struct sluice_comm *comm, struct sl_plan *plan, const
         op->recalled = sl_recall_begin(comm, plan, in);
     number_call(op);
     take_tickets(op);
+    if (SL_UNLIKELY(plan->coding != NULL))
+        sl_coding_begins(op);
     /* Listed only if it is not over at once: earlier operations have had their turn by then. */
     if (SL_LIKELY(sl_list_empty(&comm->calls.active))) {
         if (SL_UNLIKELY((++plan->calls & plan->sample_mask) == 1))

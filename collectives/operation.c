@@ -82,7 +82,6 @@ int sl_operation_create(struct sluice_comm *comm, const struct sl_call *call,
 
 int sl_operation_set_coding(struct sluice_operation *operation, struct sl_coding *coding)
 {
-    static const struct sl_recipe as_it_is;
     struct sluice_operation before = *operation;
     struct sl_runner *runners[2];
     struct sl_recipe recipe;
@@ -93,8 +92,9 @@ int sl_operation_set_coding(struct sluice_operation *operation, struct sl_coding
     operation->plan = NULL;
     operation->state = NULL;
     operation->forget = NULL;
-    bool coded = sl_coding_recipe(coding, operation->comm, &before.plan->call, runners, &recipe);
-    int err = take_plan(operation, &before.plan->call, coded ? &recipe : &as_it_is);
+    sl_coding_recipe(coding, operation->comm, &before.plan->call, operation->comm->speed, runners,
+                     &recipe);
+    int err = take_plan(operation, &before.plan->call, &recipe);
 
     if (err != 0) {
         sl_plan_destroy(operation->plan);

@@ -262,6 +262,7 @@ void sl_plan_destroy(struct sl_plan *plan)
         op_free(sl_container_of(node, struct sluice_req, link));
     sl_status_plan_gone(plan);
     sl_coding_put(plan->coding);
+    sl_coding_put(plan->account);
     sl_schedule_fini(&plan->schedule);
     free(plan->counts);
     free(plan->turns);
@@ -331,13 +332,13 @@ static void sign(struct sl_plan *plan, bool kept)
 
 static void take_runners(struct sl_plan *plan, const struct sl_recipe *recipe)
 {
-    if (recipe == NULL)
-        return;
     sl_assert(recipe->runner_count <= SL_RUNNERS_MAX);
     plan->runner_count = recipe->runner_count;
     for (uint32_t i = 0; i < recipe->runner_count; i++)
         plan->runners[i] = recipe->runners[i];
     plan->coding = sl_coding_get(recipe->coding);
+    plan->account = sl_coding_get(recipe->coding != NULL ? recipe->coding : recipe->spared);
+    plan->raw_ns = recipe->raw_ns;
     plan->shape.code = recipe->code;
     plan->shape.inner = recipe->inner;
 }
@@ -360,7 +361,7 @@ static int check_runners(const struct sl_plan *plan)
 
 static int build(struct sluice_comm *comm, const struct sl_recipe *recipe, struct sl_plan *plan)
 {
-    const struct sl_algo *algo = recipe != NULL ? recipe->algo : NULL;
+    const struct sl_algo *algo = recipe->algo;
 
     return algo != NULL ? sl_select_build_as(comm, algo, &plan->shape, &plan->schedule)
                         : sl_select_build(comm, &plan->shape, &plan->schedule);
@@ -379,8 +380,10 @@ static int create(struct sluice_comm *comm, const struct sl_call *call,
 
     if (plan == NULL)
         goto err_memory;
-    if (recipe == NULL && sl_coding_recipe(comm->coding, comm, call, runners, &coded))
+    if (recipe == NULL) {
+        sl_coding_recipe(comm->coding, comm, call, speed, runners, &coded);
         recipe = &coded;
+    }
     sl_list_init(&plan->spare);
     sl_list_init(&plan->lru);
     sl_schedule_init(&plan->schedule, "");

@@ -35,6 +35,8 @@ struct sl_recipe {
     uint32_t runner_count;              /* at most SL_RUNNERS_MAX */
     struct sl_coding *coding;           /* code.h: counted for the plan; NULL: none */
     const struct sl_code *code, *inner; /* of it; inner NULL: none */
+    struct sl_coding *spared; /* would be for the call, and is dearer; counted for the plan; NULL */
+    double raw_ns;            /* that the call should take without coding; 0: not known */
 };
 
 #define SL_RUNNERS_MAX 4
@@ -92,10 +94,12 @@ struct sl_plan {
     uint32_t post_count, use_count, job_count;
     struct sl_runner *runners[SL_RUNNERS_MAX];
     uint32_t runner_count;
-    struct sl_coding *coding; /* counted; NULL: none */
-    bool has_lengths;         /* some are known at run time only */
-    struct sl_node spare;     /* operations that nobody uses */
-    uint32_t busy;            /* operations in use */
+    struct sl_coding *coding;  /* counted; NULL: none */
+    struct sl_coding *account; /* of its calls: coding, or one that was dearer; counted; NULL */
+    double raw_ns;             /* that a call should take without coding; 0: not known */
+    bool has_lengths;          /* some are known at run time only */
+    struct sl_node spare;      /* operations that nobody uses */
+    uint32_t busy;             /* operations in use */
     /* Whether its calls keep residuals (recall.h), and of which tiles. */
     bool recalls;
     struct sl_coding_extent extents[SL_CODING_STAGES];

@@ -107,6 +107,29 @@ static int choose(const struct sluice_comm *comm, struct sl_shape *shape,
                         : sl_fail(-ENOTSUP, "no algorithm does this %s", sl_coll_name(shape->coll));
 }
 
+double sl_select_coded(const struct sluice_comm *comm, const struct sl_algo *algo,
+                       const struct sl_shape *shape)
+{
+    struct sl_shape copy = *shape;
+
+    set_chunk(comm, &copy);
+    return algo->cost != NULL ? cost_of(comm, algo, &copy) : -1;
+}
+
+const struct sl_algo *sl_select_raw(const struct sluice_comm *comm, const struct sl_shape *shape,
+                                    double *ns)
+{
+    const struct sl_algo *algo;
+    struct sl_shape copy = *shape;
+    bool forced;
+
+    copy.code = copy.inner = NULL;
+    if (choose(comm, &copy, &algo, &forced) != 0)
+        return NULL; /* it will be said when that is built */
+    *ns = cost_of(comm, algo, &copy);
+    return algo;
+}
+
 int sl_select_build(const struct sluice_comm *comm, struct sl_shape *shape, struct sl_schedule *out)
 {
     const struct sl_algo *algo;
@@ -128,8 +151,7 @@ int sl_select_build_as(const struct sluice_comm *comm, const struct sl_algo *alg
 int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call, FILE *out)
 {
     const struct sl_algo *chosen;
-    struct sl_runner *runners[2];
-    struct sl_recipe coded;
+    struct sl_coding_choice coded;
     struct sl_shape shape;
     bool forced;
 
@@ -138,10 +160,14 @@ int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call
 
     if (err != 0)
         return err;
+    sl_coding_choose(comm->coding, comm, call, comm->speeds.now, &coded);
     fprintf(out, "%s of %llu %s on %u rank%s, %u host%s: %s (%s)\n", sl_coll_name(call->coll),
             (unsigned long long)call->count, sluice_dtype_name(call->dtype), comm->size,
             comm->size == 1 ? "" : "s", comm->host_count, comm->host_count == 1 ? "" : "s",
-            chosen->name, forced ? "forced by SLUICE_ALGO" : "predicted fastest");
+            coded.taken ? coded.algo->name : chosen->name,
+            coded.taken ? "compressed"
+            : forced    ? "forced by SLUICE_ALGO"
+                        : "predicted fastest");
     fprintf(
         out,
         "  costs (%s): message in a host %.0f ns + %.3f ns/B, between hosts %.0f ns + %.3f ns/B, "
@@ -149,9 +175,8 @@ int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call
         comm->costs_source, comm->costs.shm.alpha, comm->costs.shm.beta, comm->costs.net.alpha,
         comm->costs.net.beta, comm->costs.sync, comm->costs.copy, comm->costs.reduce,
         comm->costs.ranks_per_core, comm->costs.ranks_per_core == 1 ? "" : "s");
-    if (sl_coding_recipe(comm->coding, comm, call, runners, &coded))
-        fprintf(out, "  but it is compressed, by %s; what follows is without that\n",
-                coded.algo->name);
+    if (comm->coding != NULL)
+        sl_coding_explain(comm, call, &coded, out);
     if (shape.speed != NULL)
         fprintf(out,
                 "  links: the slowest rank's deliver %.3f of the fastest's, all together %.3f\n",

@@ -16,6 +16,14 @@ int sl_select_build(const struct sluice_comm *comm, struct sl_shape *shape,
 int sl_select_build_as(const struct sluice_comm *comm, const struct sl_algo *algo,
                        struct sl_shape *shape, struct sl_schedule *out);
 
+/* What algo, one of sl_coded_algos, should take for shape, in ns; below 0: shape is not for it. */
+double sl_select_coded(const struct sluice_comm *comm, const struct sl_algo *algo,
+                       const struct sl_shape *shape);
+
+/* What would be chosen without a code, and what it should take; NULL: nothing can be. */
+const struct sl_algo *sl_select_raw(const struct sluice_comm *comm, const struct sl_shape *shape,
+                                    double *ns);
+
 /* Writes, for one call, what each algorithm is predicted to take, or why it is out, and the
  * choice. */
 int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call, FILE *out);

@@ -61,7 +61,8 @@ static const struct sl_config_row rows[] = {
     SL_ROW_TEXT(
         "COMPRESS", compress, "",
         "Codec that sends fewer bytes for calls of f32, bf16 and f16, and its parameters: "
-        "bq8:min=1M. Results change where it is lossy, on all ranks alike. Empty: none. See "
+        "bq8:min=1M. Calls that it would make slower go as they are, unless it has when=always. "
+        "Results change where it is lossy, on all ranks alike. Empty: none. See "
         "sluice/compress.h."),
     SL_ROW_INT(
         "TIMEOUT_MS", timeout_ms, "30000", "ms", 1, SL_DAY_MS,

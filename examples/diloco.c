@@ -104,10 +104,11 @@ int main(void)
         return 1;
     }
     make_samples(sluice_comm_rank(comm));
-    /* The operation keeps what 4 bits could not say, and adds it the next time. */
+    /* The operation keeps what 4 bits could not say, and adds it the next time. Without when=always
+     * it would compress over slow links alone. */
     err = sluice_allreduce_init(comm, moved, mean, FEATURES, SLUICE_F32, SLUICE_AVG, &operation);
     if (err == 0)
-        err = sluice_operation_set_compression(operation, "bq4:min=0,feedback=on");
+        err = sluice_operation_set_compression(operation, "bq4:when=always,min=0,feedback=on");
     for (int round = 0; round < ROUNDS && err == 0; round++) {
         for (int k = 0; k < INNER; k++) {
             last = inner_step();

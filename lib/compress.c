@@ -100,6 +100,7 @@ int sl_compression_create(const char *text, struct sl_coding **out)
                                     .runner = &made->runner.base,
                                     .inner_runner = &made->inner.base,
                                     .min_bytes = (uint64_t)setting.min_bytes,
+                                    .always = setting.always,
                                     .code = code_for,
                                     .inner = inner_for,
                                     .keep = setting.feedback ? keep : NULL,
@@ -172,6 +173,8 @@ static void report(struct sl_coding *coding, struct sluice_compression_report *o
     out->calls = coding->calls;
     out->raw_bytes = coding->raw_bytes;
     out->wire_bytes = coding->bytes;
+    out->raw_calls = coding->raw_calls;
+    out->saved_ns = (int64_t)(coding->raw_ns - coding->busy_ns);
     out->error = !runner->measure           ? -1
                  : runner->tally.power == 0 ? 0
                                             : runner->tally.error / runner->tally.power;

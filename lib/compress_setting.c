@@ -8,8 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MIN_BYTES (64 * SL_KIB)
 #define KEEP_BYTES SL_GIB /* what calls with all buffers keep, together */
+
+/* Where costs decide, below the break-even of any link that is worth it: at 100 Mbit/s it lies near
+ * 4 KiB. Smaller calls are metrics and counts, in which nobody expects an error. Where costs do not
+ * decide, what pays on most links. */
+#define MIN_BYTES_BY_COST (4 * SL_KIB)
+#define MIN_BYTES_ALWAYS (64 * SL_KIB)
 
 static int parse_switch(const char *key, const char *value, bool *out)
 {
@@ -19,11 +24,19 @@ static int parse_switch(const char *key, const char *value, bool *out)
                : sl_fail(-EINVAL, "%s=%s: the choices are on, off", key, value);
 }
 
+static int parse_when(const char *value, bool *always)
+{
+    *always = strcmp(value, "always") == 0;
+    return *always || strcmp(value, "cost") == 0
+               ? 0
+               : sl_fail(-EINVAL, "when=%s: the choices are cost, always", value);
+}
+
 /* One "key=value" of the text, if it is not the codec's own. 1: it is. */
 static int parse_item(const char *item, struct sl_compression_setting *out)
 {
     static const char min[] = "min=", feedback[] = "feedback=", measure[] = "measure=",
-                      inside[] = "inside=", keep[] = "keep=";
+                      inside[] = "inside=", keep[] = "keep=", when[] = "when=";
 
     if (strncmp(item, min, strlen(min)) == 0)
         return sl_parse_bytes(item + strlen(min), &out->min_bytes);
@@ -33,6 +46,8 @@ static int parse_item(const char *item, struct sl_compression_setting *out)
         return parse_switch("feedback", item + strlen(feedback), &out->feedback);
     if (strncmp(item, measure, strlen(measure)) == 0)
         return parse_switch("measure", item + strlen(measure), &out->measure);
+    if (strncmp(item, when, strlen(when)) == 0)
+        return parse_when(item + strlen(when), &out->always);
     if (strncmp(item, inside, strlen(inside)) == 0) {
         snprintf(out->inside, sizeof(out->inside), "%s", item + strlen(inside));
         return 0;
@@ -46,8 +61,8 @@ int sl_compression_parse(const char *text, struct sl_compression_setting *out)
     char copy[SL_COMPRESSION_TEXT_MAX], *rest = copy, *item;
     char mark = ':';
 
-    *out = (struct sl_compression_setting){
-        .min_bytes = MIN_BYTES, .keep_bytes = KEEP_BYTES, .inside = "raw"};
+    *out =
+        (struct sl_compression_setting){.min_bytes = -1, .keep_bytes = KEEP_BYTES, .inside = "raw"};
     if (strlen(text) >= sizeof(copy))
         return sl_fail(-EINVAL, "%zu characters are too many to ask for compression", strlen(text));
     memcpy(copy, text, strlen(text) + 1);
@@ -64,5 +79,7 @@ int sl_compression_parse(const char *text, struct sl_compression_setting *out)
             mark = ',';
         }
     }
+    if (out->min_bytes < 0)
+        out->min_bytes = out->always ? MIN_BYTES_ALWAYS : MIN_BYTES_BY_COST;
     return 0;
 }

@@ -14,6 +14,7 @@ struct sl_compression_setting {
     char inside[SL_COMPRESSION_INSIDE_MAX]; /* codec within hosts */
     int64_t min_bytes, keep_bytes;
     bool feedback, measure;
+    bool always; /* when=always: whatever it costs */
 };
 
 /* -EINVAL, and a sentence with the choices there are. */

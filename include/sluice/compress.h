@@ -8,8 +8,12 @@
  *
  * The text names a codec and its parameters, "bq8" or "bq4:stochastic=on,min=1M,feedback=on":
  *
- * - min=BYTES       calls whose larger buffer has less are sent as they are; 64k where it is not
- *                   said. 1M, 512k and so on.
+ * - when=cost       calls are compressed where that should take at least a tenth less time, by
+ *                   measured costs of links and codecs; all others are sent as they are, and so
+ *                   is everything where all ranks are on one host. when=cost where nothing is
+ *                   said. when=always: whatever it costs.
+ * - min=BYTES       calls whose larger buffer has less are sent as they are; 4k where it is not
+ *                   said, with when=always 64k. 1M, 512k and so on.
  * - feedback=on     error feedback: what the codec loses of an element is added to it the next
  *                   time. A persistent operation knows what comes again, but for an all_to_all.
  *                   Of ordinary calls those that sum take for it what has the same buffer, count,
@@ -66,7 +70,10 @@ struct sluice_compression_report {
     uint64_t wire_bytes; /**< that it sent in their place */
     double error; /**< what encodings lack of their elements, in mean squares over the mean square
                        of the elements; negative: it is not measured (measure=on) */
-    uint64_t reserved[4]; /**< 0 */
+    int64_t saved_ns;   /**< estimated: what these calls should have taken as they are, by measured
+                           costs, less the time in which at least one was under way */
+    uint64_t raw_calls; /**< left as they are, as compressing should have taken longer */
+    uint64_t reserved[2]; /**< 0 */
 };
 
 /**

@@ -32,10 +32,10 @@ said() {
 
 # All tensors pass through the same memory, and what a codec loses of one is added to that one.
 feedback() {
-    SLUICE_COMPRESS=bq2:min=0,feedback=on shimmed all repeats 2 || return
+    SLUICE_COMPRESS=bq2:when=always,min=0,feedback=on shimmed all repeats 2 || return
     said 'the mean of tensor 0 has an error' bare_feedback
 }
-bare_feedback() { ! SLUICE_COMPRESS=bq2:min=0 shimmed all repeats 2; }
+bare_feedback() { ! SLUICE_COMPRESS=bq2:when=always,min=0 shimmed all repeats 2; }
 
 off() {
     SLUICE_PRELOAD=off shimmed all all_reach 2

@@ -148,7 +148,7 @@ static double run(enum sl_coll coll, uint32_t ranks, uint32_t hosts, const char 
     job.ranks = ranks;
     job.hosts = hosts;
     job.count = coll == SL_ALLREDUCE || coll == SL_BROADCAST ? (size_t)ranks * SL_TILE : SL_TILE;
-    snprintf(job.setting, sizeof(job.setting), "%s%cmin=1", setting,
+    snprintf(job.setting, sizeof(job.setting), "%s%cwhen=always,min=1", setting,
              strchr(setting, ':') != NULL ? ',' : ':');
     for (uint32_t r = 0; r < ranks; r++) {
         ins[r] = calloc(in_count(), sizeof(float));

@@ -221,7 +221,7 @@ static void draw(struct run *r, uint64_t seed)
     r->in_place = sl_rng_chance(&rng, 3);
     r->late = sl_rng_chance(&rng, 2);
     r->resumed = r->kept && r->rounds > 1 ? (uint32_t)sl_rng_range(&rng, 1, r->rounds - 1) : 0;
-    snprintf(r->setting, sizeof(r->setting), "%s%cmin=1%s", r->codec,
+    snprintf(r->setting, sizeof(r->setting), "%s%cwhen=always,min=1%s", r->codec,
              strchr(r->codec, ':') != NULL ? ',' : ':', ref->feedback ? ",feedback=on" : "");
     draw_network(r, &rng);
 }

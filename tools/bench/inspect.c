@@ -78,7 +78,7 @@ static int print_one(struct inspection *in, const struct sb_row *row, const stru
     int err;
 
     sl_call_shape(in->comm, call, &shape);
-    if (sl_coding_recipe(in->comm->coding, in->comm, call, runners, &coded)) {
+    if (sl_coding_recipe(in->comm->coding, in->comm, call, in->comm->speeds.now, runners, &coded)) {
         shape.code = coded.code;
         shape.inner = coded.inner;
         err = sl_select_build_as(in->comm, coded.algo, &shape, &schedule);

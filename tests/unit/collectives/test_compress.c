@@ -3,6 +3,7 @@
 #include "crew.h"
 
 #include "collectives/code.h"
+#include "collectives/plan.h"
 #include "core/err.h"
 #include "core/registry.h"
 
@@ -94,6 +95,7 @@ static void texts(struct sluice_comm *comm, int rank)
         {"bq8:speed=3", "\"speed\" is no parameter of codec bq8"},
         {"bq8:feedback=maybe", "feedback=maybe: the choices are on, off"},
         {"bq8:measure=1", "measure=1: the choices are on, off"},
+        {"bq8:when=maybe", "when=maybe: the choices are cost, always"},
         {"bq8:min=x", ""},
         {"bq8:dtype=bf16", "the type of elements is that of each call"},
     };
@@ -150,7 +152,7 @@ static void calls(struct sluice_comm *comm, int rank)
     struct rank *r = rank_new(rank);
     struct sluice_compression_report report;
 
-    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:measure=on") == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always,measure=on") == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
     CREW_EXPECT(error_of(r->out, 1) > 1e-7 && error_of(r->out, 1) < 1e-4);
     CREW_EXPECT(alike(comm, r->out, sizeof(r->out)));
@@ -182,9 +184,9 @@ static void in_flight(struct sluice_comm *comm, int rank)
     struct rank *r = rank_new(rank);
     struct sluice_req *reqs[3];
 
-    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8") == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always") == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &reqs[0]) == 0);
-    CREW_EXPECT(sluice_comm_set_compression(comm, "sign") == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "sign:when=always") == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->other, N, SLUICE_F32, SLUICE_SUM, &reqs[1]) == 0);
     CREW_EXPECT(sluice_comm_set_compression(comm, NULL) == 0);
     CREW_EXPECT(
@@ -197,7 +199,7 @@ static void in_flight(struct sluice_comm *comm, int rank)
     CREW_EXPECT(error_of(r->other, 1) > 0.1);
     CREW_EXPECT(alike(comm, r->out, sizeof(r->out)) && alike(comm, r->other, sizeof(r->other)));
 
-    CREW_EXPECT(sluice_comm_set_compression(comm, "bq4") == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq4:when=always") == 0);
     CREW_EXPECT(sluice_group_start() == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->other, N, SLUICE_F32, SLUICE_AVG, NULL) == 0);
@@ -216,7 +218,8 @@ static void mismatch(struct sluice_comm *comm, int rank)
 {
     struct rank *r = rank_new(rank);
 
-    CREW_EXPECT(sluice_comm_set_compression(comm, rank == 1 ? "bq8:stochastic=on" : "bq8") == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, rank == 1 ? "bq8:when=always,stochastic=on"
+                                                            : "bq8:when=always") == 0);
     int err = sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL);
 
     CREW_EXPECT(err == -EPROTO);
@@ -256,7 +259,8 @@ static void kept(struct sluice_comm *comm, int rank)
     CREW_EXPECT(sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &once) == 0);
     CREW_EXPECT(sluice_operation_save(once, NULL, &size) == -EINVAL);
     CREW_EXPECT(strstr(sluice_last_error(), "keeps nothing") != NULL);
-    CREW_EXPECT(sluice_operation_set_compression(once, "bq4:feedback=on,stochastic=on") == 0);
+    CREW_EXPECT(
+        sluice_operation_set_compression(once, "bq4:when=always,feedback=on,stochastic=on") == 0);
     CREW_EXPECT(comm->coding == NULL);
     CREW_EXPECT(sluice_operation_save(once, NULL, &size) == 0 && size > N * sizeof(float));
     bytes = malloc(size);
@@ -270,9 +274,10 @@ static void kept(struct sluice_comm *comm, int rank)
 
     /* Another one that goes on from there has the same bits. */
     CREW_EXPECT(sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &again) == 0);
-    CREW_EXPECT(sluice_operation_set_compression(again, "bq4:feedback=on") == 0);
+    CREW_EXPECT(sluice_operation_set_compression(again, "bq4:when=always,feedback=on") == 0);
     CREW_EXPECT(sluice_operation_load(again, bytes, size) == -EINVAL); /* of another codec */
-    CREW_EXPECT(sluice_operation_set_compression(again, "bq4:feedback=on,stochastic=on") == 0);
+    CREW_EXPECT(
+        sluice_operation_set_compression(again, "bq4:when=always,feedback=on,stochastic=on") == 0);
     CREW_EXPECT(sluice_operation_load(again, bytes, size - 1) == -EBADMSG);
     CREW_EXPECT(sluice_operation_load(again, bytes, size) == 0);
     for (int round = 3; round < ROUNDS; round++) {
@@ -307,10 +312,10 @@ static void feedback(struct sluice_comm *comm, int rank)
     struct sluice_req *req;
     double errors[2];
 
-    CREW_EXPECT(sluice_comm_set_compression(comm, "bq2:feedback=on") == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq2:when=always,feedback=on") == 0);
     CREW_EXPECT(
         sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &operations[0]) == 0);
-    CREW_EXPECT(sluice_comm_set_compression(comm, "bq2") == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq2:when=always") == 0);
     CREW_EXPECT(
         sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &operations[1]) == 0);
     for (int o = 0; o < 2; o++) {
@@ -348,14 +353,14 @@ static void own_report(struct sluice_comm *comm, int rank)
     struct sluice_compression_report report;
     struct sluice_operation *operation;
 
-    CREW_EXPECT(
-        sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &operation) == 0);
+    CREW_EXPECT(sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &operation) ==
+                0);
     CREW_EXPECT(sluice_operation_compression_report(operation, NULL) == -EINVAL);
     CREW_EXPECT(sluice_operation_compression_report(NULL, &report) == -EINVAL);
     CREW_EXPECT(sluice_start(operation, NULL) == 0);
     CREW_EXPECT(sluice_operation_compression_report(operation, &report) == 0);
     CREW_EXPECT(report.calls == 0 && report.raw_bytes == 0 && report.error < 0);
-    CREW_EXPECT(sluice_operation_set_compression(operation, "bq8:measure=on") == 0);
+    CREW_EXPECT(sluice_operation_set_compression(operation, "bq8:when=always,measure=on") == 0);
     for (int i = 0; i < 2; i++)
         CREW_EXPECT(sluice_start(operation, NULL) == 0);
     CREW_EXPECT(sluice_operation_compression_report(operation, &report) == 0);
@@ -380,7 +385,7 @@ static void mixed(struct sluice_comm *comm, int rank)
     struct sluice_operation *operation;
     int err;
 
-    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8") == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always") == 0);
     CREW_EXPECT(sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &operation) ==
                 0);
     if (rank == 2)
@@ -404,7 +409,7 @@ static void splits(struct sluice_comm *comm, int rank)
     struct sluice_compression_report report;
     struct sluice_comm *child;
 
-    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8") == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always") == 0);
     CREW_EXPECT(sluice_comm_split(comm, 0, -rank, &child) == 0);
     CREW_EXPECT(sluice_allreduce(child, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
     CREW_EXPECT(error_of(r->out, 1) > 1e-7 && error_of(r->out, 1) < 1e-4);
@@ -423,6 +428,68 @@ static void a_split_starts_with_the_setting_of_its_parent(void **state)
     run(splits);
 }
 
+/* As if ranks were on hosts of their own, over such links; the same on all ranks. */
+static void set_links(struct sluice_comm *comm, double ns_a_byte)
+{
+    static const uint32_t hosts[RANKS] = {0, 1, 2};
+
+    comm->host = hosts;
+    comm->host_count = RANKS;
+    comm->most_local = 1;
+    comm->costs.net.beta = ns_a_byte;
+    comm->correction = (struct sl_correction){0, 0};
+    sl_plans_drop(comm);
+}
+
+static void by_cost(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+    struct sluice_compression_report report;
+    struct sluice_operation *operation;
+    const uint32_t *host = comm->host;
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8") == 0);
+    set_links(comm, 0.01); /* memory that costs nothing */
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
+    CREW_EXPECT(error_of(r->out, 1) < 1e-13);
+    CREW_EXPECT(sluice_allreduce_init(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, &operation) ==
+                0);
+    for (int i = 0; i < 3; i++)
+        CREW_EXPECT(sluice_start(operation, NULL) == 0);
+    CREW_EXPECT(error_of(r->out, 1) < 1e-13);
+    CREW_EXPECT(others_are_exact(comm, r));
+    CREW_EXPECT(sluice_comm_compression_report(comm, &report) == 0);
+    CREW_EXPECT(report.calls == 0 && report.raw_bytes == 0 && report.saved_ns == 0);
+    CREW_EXPECT(report.raw_calls == 4);
+
+    /* Hours for each call: nearly all of that is saved. */
+    set_links(comm, 1e7);
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
+    CREW_EXPECT(error_of(r->out, 1) > 1e-7 && error_of(r->out, 1) < 1e-4);
+    CREW_EXPECT(sluice_operation_set_compression(operation, "bq8:feedback=on") == 0);
+    CREW_EXPECT(sluice_start(operation, NULL) == 0);
+    CREW_EXPECT(error_of(r->out, 1) > 1e-7 && error_of(r->out, 1) < 1e-4);
+    CREW_EXPECT(sluice_comm_compression_report(comm, &report) == 0);
+    CREW_EXPECT(report.calls == 1 && report.raw_calls == 4);
+    CREW_EXPECT(report.saved_ns > (int64_t)N * 1000000);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always") == 0);
+    set_links(comm, 1e-3);
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
+    CREW_EXPECT(sluice_comm_compression_report(comm, &report) == 0);
+    CREW_EXPECT(report.calls == 1 && report.raw_calls == 0 && report.saved_ns < 0);
+    sluice_operation_free(operation);
+    comm->host = host;
+    comm->host_count = 1;
+    comm->most_local = RANKS;
+    free(r);
+}
+
+static void calls_are_compressed_where_links_are_slow_and_not_where_they_are_fast(void **state)
+{
+    (void)state;
+    run(by_cost);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +502,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(starts_of_an_operation_with_its_own_setting_are_reported),
         cmocka_unit_test(a_compressed_start_is_another_call_than_a_compressed_call),
         cmocka_unit_test(a_split_starts_with_the_setting_of_its_parent),
+        cmocka_unit_test(calls_are_compressed_where_links_are_slow_and_not_where_they_are_fast),
     };
 
     transport = argc > 1 ? argv[1] : "shm";

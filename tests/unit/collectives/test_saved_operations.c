@@ -76,7 +76,7 @@ static bool says(const char *what)
     return strstr(sluice_last_error(), what) != NULL;
 }
 
-#define CODEC "bq4:min=0,feedback=on,stochastic=on"
+#define CODEC "bq4:when=always,min=0,feedback=on,stochastic=on"
 
 /* Three operations, of two tensors, saved in one go and loaded in another order. */
 static void at_once(struct sluice_comm *comm, int rank)
@@ -175,7 +175,7 @@ static void buckets_may_be_cut_anew_between_save_and_load(void **state)
 /* Of one whose blocks are no whole tiles, and of one that keeps only how often it was started. */
 static void kinds(struct sluice_comm *comm, int rank)
 {
-    static const char *const texts[] = {CODEC, "bq4:min=0,stochastic=on"};
+    static const char *const texts[] = {CODEC, "bq4:when=always,min=0,stochastic=on"};
     struct rank *r = rank_new(rank);
     struct sluice_operation *a, *b;
     const size_t count = N / RANKS;
@@ -215,7 +215,8 @@ static void wrong(struct sluice_comm *comm, int rank)
     struct rank *r = rank_new(rank);
     struct sluice_operation *two[2] = {bucket(comm, r, CODEC, 7, 0, 9000),
                                        bucket(comm, r, CODEC, 7, 9000, N)};
-    struct sluice_operation *other = bucket(comm, r, "bq8:min=0,feedback=on", 7, 0, 9000);
+    struct sluice_operation *other =
+        bucket(comm, r, "bq8:when=always,min=0,feedback=on", 7, 0, 9000);
     size_t size = sizeof(r->bytes);
 
     CREW_EXPECT(two[0] != NULL && two[1] != NULL && other != NULL);

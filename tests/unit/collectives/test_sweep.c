@@ -362,7 +362,7 @@ static int compress(struct sluice_comm *comm, int rank)
     for (int i = 0; i < N; i++)
         in[rank][i] = 1;
     for (int setting = 0; setting < 2; setting++) {
-        err = sluice_comm_set_compression(comm, "bq8:min=0,feedback=on");
+        err = sluice_comm_set_compression(comm, "bq8:when=always,min=0,feedback=on");
         if (err != 0 && (err != -ENOMEM || comm->coding != NULL))
             return err;
     }
@@ -371,9 +371,9 @@ static int compress(struct sluice_comm *comm, int rank)
             sluice_allreduce_init(comm, in[rank], out[rank], N, SLUICE_F32, SLUICE_SUM, &operation);
     if (err != 0)
         return err;
-    err = sluice_operation_set_compression(operation, "bq4:min=0,feedback=on");
+    err = sluice_operation_set_compression(operation, "bq4:when=always,min=0,feedback=on");
     if (err == -ENOMEM)
-        err = sluice_operation_set_compression(operation, "bq4:min=0,feedback=on");
+        err = sluice_operation_set_compression(operation, "bq4:when=always,min=0,feedback=on");
     err = err ?: sluice_start(operation, NULL);
     if (err == -ENOMEM) /* connects the ranks, where nothing did before */
         err = sluice_start(operation, NULL);
@@ -394,7 +394,7 @@ static int recall(struct sluice_comm *comm, int rank)
     for (int i = 0; i < N; i++)
         in[rank][i] = 1;
     for (int tries = 0; tries < 2; tries++)
-        err = sluice_comm_set_compression(comm, "bq8:min=0,feedback=on");
+        err = sluice_comm_set_compression(comm, "bq8:when=always,min=0,feedback=on");
     for (int i = 0; i < 8 && err == 0; i++) {
         before = i == 4 ? asked : before;
         err = sluice_allreduce(comm, in[rank], out[rank], N, SLUICE_F32, SLUICE_SUM, NULL);
