@@ -6,6 +6,7 @@
 #include "compress/runner.h"
 #include "core/log.h"
 #include "lib/args.h"
+#include "lib/compress_report.h"
 #include "lib/compress_setting.h"
 
 #include <sluice/compress.h>
@@ -21,6 +22,7 @@ _Static_assert(SL_CODING_STAGES == SL_CODE_STAGES &&
 struct compression {
     struct sl_coding base;
     struct sl_code_runner runner, inner;
+    struct sl_compression_counted counted;
 };
 
 static struct compression *of(struct sl_coding *coding)
@@ -65,7 +67,30 @@ static uint64_t keep_bytes(const struct sl_coding_extent *extents)
 
 static void free_compression(struct sl_coding *coding)
 {
+    sl_compression_ends(&of(coding)->counted);
     free(of(coding));
+}
+
+static uint64_t load(const uint64_t *count)
+{
+    return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
+static void add_up(const struct sl_compression_counted *counted, struct sl_compression_sums *sums)
+{
+    const struct compression *compression =
+        sl_container_of(counted, const struct compression, counted);
+    const struct sl_coding *coding = &compression->base;
+
+    sums->calls += load(&coding->calls);
+    sums->raw_calls += load(&coding->raw_calls);
+    sums->raw_bytes += load(&coding->raw_bytes);
+    sums->wire_bytes += load(&coding->bytes);
+    sums->raw_ns += load(&coding->raw_ns);
+    sums->busy_ns += load(&coding->busy_ns);
+    sums->measured |= compression->runner.measure;
+    sums->power += compression->runner.tally.power;
+    sums->error += compression->runner.tally.error;
 }
 
 int sl_compression_create(const char *text, struct sl_coding **out)
@@ -108,6 +133,8 @@ int sl_compression_create(const char *text, struct sl_coding **out)
                                     .keep_max = (uint64_t)setting.keep_bytes,
                                     .forget = sl_code_state_destroy,
                                     .free = free_compression};
+    made->counted.sum = add_up;
+    sl_compression_begins(&made->counted);
     *out = &made->base;
     return 0;
 }
@@ -208,25 +235,20 @@ int sluice_operation_compression_report(struct sluice_operation *operation,
         return err;
     *out = (struct sluice_compression_report){.error = -1};
     sl_enter(operation->comm);
-    if (operation->plan->coding != NULL)
-        report(operation->plan->coding, out);
+    if (operation->plan->account != NULL)
+        report(operation->plan->account, out);
     sl_leave(operation->comm);
     return 0;
 }
 
 void sl_compression_log(struct sl_coding *coding)
 {
-    struct sluice_compression_report said;
+    struct sl_compression_sums sums = {.calls = 0};
+    char text[512];
 
-    if (coding == NULL || coding->calls == 0)
+    if (coding == NULL)
         return;
-    report(coding, &said);
-    if (said.error >= 0)
-        sl_info("compress", "%llu calls sent %llu bytes in place of %llu, error %.3g by %s",
-                (unsigned long long)said.calls, (unsigned long long)said.wire_bytes,
-                (unsigned long long)said.raw_bytes, said.error, of(coding)->runner.codec->name);
-    else
-        sl_info("compress", "%llu calls sent %llu bytes in place of %llu by %s",
-                (unsigned long long)said.calls, (unsigned long long)said.wire_bytes,
-                (unsigned long long)said.raw_bytes, of(coding)->runner.codec->name);
+    add_up(&of(coding)->counted, &sums);
+    if (sl_compression_text(&sums, text, sizeof(text)))
+        sl_info("compress", "%s: %s", of(coding)->runner.codec->name, text);
 }

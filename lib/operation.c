@@ -139,8 +139,8 @@ void sluice_operation_free(struct sluice_operation *operation)
     struct sluice_comm *comm = operation->comm;
 
     sl_enter(comm);
-    if (operation->plan->coding != comm->coding)
-        sl_compression_log(operation->plan->coding);
+    if (operation->plan->account != comm->coding)
+        sl_compression_log(operation->plan->account);
     sl_operation_drop(operation);
     sl_leave(comm);
     sl_comm_release(comm);

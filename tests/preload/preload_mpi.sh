@@ -133,6 +133,13 @@ over_tcp() {
     said "^ok copies_share_connections" 1 && said "took [1-9][0-9]* calls" "$ranks" && said ": no engine" 0
 }
 
+# What is encoded so that nothing is lost is right, and rank 0 says once what it came to, at the end.
+compressed() {
+    under SLUICE_PRELOAD=on SLUICE_COMPRESS=rans:when=always,min=1 -- "$program" reductions
+    said "^ok reductions" 1 && said "^sluice compress: rank 0: [1-9][0-9]* calls sent [0-9]* bytes in place of [1-9][0-9]* (.*; 0 calls left as they are" 1 &&
+        said "^sluice compress" 1
+}
+
 a_shim_alone() {
     cp "$shim" "$work/libsluice-preload.so"
     shim=$work/libsluice-preload.so under SLUICE_PRELOAD=report -- "$program" types
@@ -174,6 +181,7 @@ tap_case "${mpi}_ranks_with_other_rules_pass_all_on_together" pass_together SLUI
 tap_case "${mpi}_a_rank_without_the_shim_gets_no_wrong_data_and_the_others_say_so" one_without
 tap_case "${mpi}_a_forked_child_reports_nothing_and_harms_nobody" forked
 tap_case "${mpi}_communicators_get_an_engine_when_they_have_seen_enough_calls" early
+tap_case "${mpi}_what_compression_came_to_is_said_once_at_the_end" compressed
 tap_case "${mpi}_copies_of_a_communicator_share_connections_over_tcp" over_tcp
 tap_case "${mpi}_a_rank_that_cannot_make_its_part_makes_all_pass_on" pass_together SLUICE_LOG=nonsense:9 \
     "no engine.*mpi: "

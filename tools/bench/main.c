@@ -22,6 +22,7 @@
 #include "report.h"
 #include "sweep.h"
 #include "lib/compress.h"
+#include "lib/compress_report.h"
 #include "lib/start.h"
 #include "tools/bench/config.h"
 
@@ -274,7 +275,11 @@ static int join_and_run(const struct sb_options *o)
         if (err != 0)
             exit_code = complain_once(comm, err);
     }
+    int rank = sluice_comm_rank(comm);
+
     sluice_comm_destroy(comm);
+    if (rank == 0 && o->codec_count != 0)
+        sl_compression_tell(rank);
     return exit_code;
 }
 

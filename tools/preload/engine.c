@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "core/exchange.h"
 #include "lib/api.h"
+#include "lib/compress_report.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,6 +119,8 @@ int sl_preload_comm_create(const struct sl_preload_peers *peers, struct sluice_c
         sluice_comm_destroy(comm);
         return sl_fail_error(&error);
     }
+    if (comm->coding != NULL)
+        sl_compression_tell_at_exit(peers->rank);
     *out = comm;
     return 0;
 }

@@ -78,6 +78,19 @@ explained() {
     "$bench" -n 2 --compress bq8 -b 2k -e 2k --explain >"$dir/out" 2>&1 && has 'not compressed: .* less than the 4096 bytes of min='
 }
 
+# Over shared memory the elements' own bytes are faster: they are sent, right to the last bit, and the report says so.
+left_raw() {
+    timeout 100 "$bench" -n 2 -t shm --compress bq8:measure=on -C allreduce,all_gather -b 1M -e 1M -i 2 -w 1 --csv "$dir/csv" >"$dir/out" 2>&1 || { cat "$dir/out"; return 1; }
+    ! awk -F, 'NR > 1 && ($17 != "" || $15 != "0")' "$dir/csv" | grep . || return
+    has '^sluice compress: rank 0: 0 calls sent 0 bytes in place of 0 \(0\.0 %\); [1-9][0-9]* calls left as they are, which is faster$'
+}
+
+reported() {
+    timeout 100 "$bench" -n 2 -t shm --compress bq8:when=always,measure=on -b 1M -e 1M -i 2 -w 1 >"$dir/out" 2>&1 || { cat "$dir/out"; return 1; }
+    has '^sluice compress: rank 0: [1-9][0-9]* calls sent [0-9]+ bytes in place of [0-9]+ \(25\.4 %\), error [0-9.]+e-0[56], (saved|lost) about [0-9.]+ ms; 0 calls left' &&
+        [[ $(grep -c '^sluice compress' "$dir/out") -eq 1 ]]
+}
+
 # Four ranks on two hosts: a host's sum goes between them.
 hosts() {
     timeout 100 "$bench" -n 4 --hosts 2 --compress bq8:when=always,bq4:when=always,inside=bq8 -d f32,bf16 -o sum,avg -b 768k -e 768k -i 2 -w 1 --csv "$dir/csv" >"$dir/out" 2>&1 ||
@@ -87,5 +100,7 @@ hosts() {
 
 tap_case an_allreduce_of_hosts_with_several_ranks hosts
 tap_case a_choice_by_cost_is_explained explained
+tap_case what_costs_more_than_it_saves_is_sent_as_it_is left_raw
+tap_case what_it_came_to_is_said_once_by_rank_0 reported
 tap_case a_codec_from_the_environment_is_shown by_the_environment
 tap_done
