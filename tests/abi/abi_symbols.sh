@@ -27,7 +27,7 @@ testing: core schedules
 ebpf: core
 monitor: core ebpf
 tools/bench: core lib collectives schedules kernels launch
-tools/compress: core lib compress
+tools/compress: core lib schedules compress
 tools/ctl: core lib monitor
 tools/sluiced: core lib monitor
 tools/nccl: core lib
