@@ -8,7 +8,7 @@
 
 enum { WORKS, SENDS, RECVS }; /* channels */
 
-#define SLOTS 4
+#define SLOTS 16 /* pieces under way: see AHEAD_BYTES of oneshot.c */
 #define PARTS 16 /* the chain is filled by one piece per link */
 
 static void build_chain(struct sl_schedule *s, const struct sl_shape *shape)
@@ -17,12 +17,13 @@ static void build_chain(struct sl_schedule *s, const struct sl_shape *shape)
     uint32_t pos = (shape->rank + shape->size - shape->root) % shape->size;
     uint32_t next = (shape->rank + 1) % shape->size;
     uint32_t prev = (shape->rank + shape->size - 1) % shape->size;
-    uint32_t sent[SLOTS] = {SL_NO_DEP, SL_NO_DEP, SL_NO_DEP, SL_NO_DEP};
-    uint32_t decoded[SLOTS] = {SL_NO_DEP, SL_NO_DEP, SL_NO_DEP, SL_NO_DEP};
+    uint32_t sent[SLOTS], decoded[SLOTS];
     uint64_t piece = sl_code_piece(shape, shape->count, PARTS),
              most = code->bytes(code, sl_min(piece, shape->count));
     struct sl_wire wires[SLOTS];
 
+    for (unsigned i = 0; i < SLOTS; i++)
+        sent[i] = decoded[i] = SL_NO_DEP;
     for (unsigned i = 0; i < SLOTS && i * piece < shape->count; i++)
         wires[i] = sl_wire_take(s, most);
     for (uint64_t off = 0, round = 0; off < shape->count; off += piece, round++) {

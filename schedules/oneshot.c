@@ -26,8 +26,14 @@
 
 enum { REDUCE, TAKE, GIVE, SENDS, RECVS }; /* channels */
 
-#define AHEAD 4 /* rounds under way */
+#define PARTS 4 /* of a shard that is not long, so that they overlap */
 #define SUMS 2  /* places for sums */
+
+/* Rounds under way: as many as keep the link busy while a rank waits for its processor, as on a
+ * busy host, or for an answer through full queues. At 1 Gbit/s these bytes take 17 ms. */
+#define AHEAD_LEAST 4
+#define AHEAD_MOST 16
+#define AHEAD_BYTES ((uint64_t)2 << 20)
 
 struct oneshot {
     struct sl_schedule *s;
@@ -38,17 +44,18 @@ struct oneshot {
     uint64_t tiles;  /* of a shard, as the codec numbers them */
     uint64_t piece;
     uint64_t rounds;
-    /* [AHEAD * size] each: shards for their owners · of this rank's, by who gave them · of all,
+    uint64_t ahead; /* of them are under way */
+    /* [ahead * size] each: shards for their owners · of this rank's, by who gave them · of all,
      * complete; this rank's own is the one that it makes */
     struct sl_slot *give, *take, *done;
-    uint32_t *sent;      /* [AHEAD * size]: steps that read this rank's own of done */
+    uint32_t *sent;      /* [ahead * size]: steps that read this rank's own of done */
     uint32_t read[SUMS]; /* step that read the sum last */
 };
 
 static struct sl_slot *slot_of(const struct oneshot *o, struct sl_slot *slots, uint64_t round,
                                uint32_t rank)
 {
-    return &slots[round % AHEAD * o->shape->size + rank];
+    return &slots[round % o->ahead * o->shape->size + rank];
 }
 
 static uint64_t shard_len(const struct oneshot *o, uint32_t owner)
@@ -149,7 +156,7 @@ static uint32_t publish(struct oneshot *o, uint64_t round, struct sl_place from,
     uint32_t rank = o->shape->rank, size = o->shape->size;
     uint64_t len = piece_len(o, rank, round), tile = tile_of(o, rank, round);
     struct sl_slot *slot = slot_of(o, o->done, round, rank);
-    uint32_t *sent = &o->sent[round % AHEAD * size], stream = owners_stream(o, rank);
+    uint32_t *sent = &o->sent[round % o->ahead * size], stream = owners_stream(o, rank);
     bool summed = o->shape->coll == SL_ALLREDUCE;
 
     slot->there = sl_add_encode(o->s, summed ? REDUCE : GIVE, SL_CODE_RUNNER, from,
@@ -240,7 +247,7 @@ static void end_round(struct oneshot *o, uint64_t round)
 static void build_rounds(struct oneshot *o)
 {
     bool gives = o->shape->coll != SL_ALL_GATHER;
-    uint64_t ahead = gives ? AHEAD - 1 : 0;
+    uint64_t ahead = gives ? o->ahead - 1 : 0;
 
     for (uint64_t t = 0; t < o->rounds + ahead; t++) {
         if (gives && t < o->rounds) {
@@ -264,8 +271,10 @@ static void cut(struct oneshot *o)
         o->shard = sl_min(o->stride, shape->count);
     }
     o->tiles = sl_ceil_div(o->shard, o->code->tile);
-    o->piece = sl_code_piece(shape, o->shard, AHEAD);
+    o->piece = sl_code_piece(shape, o->shard, PARTS);
     o->rounds = sl_ceil_div(o->shard, o->piece);
+    o->ahead = AHEAD_BYTES / (2 * shape->size * o->code->bytes(o->code, o->piece));
+    o->ahead = sl_min(sl_max(o->ahead, AHEAD_LEAST), AHEAD_MOST);
     o->s->wide_tmp = shape->esize != sizeof(float);
     if (shape->coll == SL_ALLREDUCE || (shape->coll == SL_REDUCE_SCATTER && o->s->wide_tmp))
         o->s->tmp_count = SUMS * o->piece;
@@ -274,13 +283,15 @@ static void cut(struct oneshot *o)
 static int build(const struct sl_shape *shape, struct sl_schedule *out)
 {
     struct oneshot o = {.s = out, .shape = shape, .code = shape->code};
-    size_t slots = AHEAD * (size_t)shape->size;
 
     sl_schedule_init(out, "oneshot");
     if (shape->size < 2 || shape->code == NULL)
         return sl_fail(-ENOTSUP, "oneshot needs 2 ranks and a codec");
     if (shape->count == 0)
         return 0;
+    cut(&o);
+    size_t slots = o.ahead * shape->size;
+
     o.give = calloc(3 * slots, sizeof(*o.give));
     o.sent = malloc(slots * sizeof(*o.sent));
     if (o.give == NULL || o.sent == NULL) {
@@ -294,9 +305,8 @@ static int build(const struct sl_shape *shape, struct sl_schedule *out)
         o.sent[i] = o.give[i].reader = o.take[i].reader = o.done[i].reader = SL_NO_DEP;
     for (unsigned i = 0; i < SUMS; i++)
         o.read[i] = SL_NO_DEP;
-    cut(&o);
     uint64_t len = o.code->bytes(o.code, sl_min(o.piece, o.shard));
-    uint64_t used = sl_min(AHEAD, o.rounds) * shape->size;
+    uint64_t used = sl_min(o.ahead, o.rounds) * shape->size;
 
     if (shape->coll != SL_ALL_GATHER) {
         sl_slots_take(out, o.give, used, len);
@@ -343,7 +353,7 @@ static double cost(const struct sl_shape *shape, const struct sl_costs *costs)
     if (shape->size < 2 || shape->count == 0)
         return -1;
     struct amounts all = amounts_of(shape);
-    double rounds = (double)sl_ceil_div(all.shard, sl_code_piece(shape, all.shard, AHEAD));
+    double rounds = (double)sl_ceil_div(all.shard, sl_code_piece(shape, all.shard, PARTS));
     struct sl_code_time time = {.work = sl_code_work_ns(costs, (double)all.encoded, work->encode) +
                                         sl_code_work_ns(costs, (double)all.added, work->add) +
                                         sl_code_work_ns(costs, (double)all.decoded, work->decode),

@@ -128,7 +128,7 @@ static void sums_are_taken_in_the_order_of_ranks(void **state)
 /* A place of the wire is written again once all that read it are through. */
 static void a_place_of_the_wire_that_is_used_too_early_is_found(void **state)
 {
-    struct sl_shape base = shape_of(SL_ALLREDUCE, 3, 3 * TILE * 9);
+    struct sl_shape base = shape_of(SL_ALLREDUCE, 3, 3 * TILE * 20);
 
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
