@@ -26,6 +26,25 @@ static bool hosts_are_even(const struct sluice_comm *comm)
            comm->most_local * comm->host_count == comm->size;
 }
 
+int sl_coding_find_recipe(const char *name, const char **out)
+{
+    char names[128] = "auto";
+
+    *out = NULL;
+    if (strcmp(name, names) == 0)
+        return 0;
+    for (const struct sl_algo *const *a = sl_coded_algos; *a != NULL; a++) {
+        if ((*a)->recipe == NULL)
+            continue;
+        if (strcmp((*a)->recipe, name) == 0) {
+            *out = (*a)->recipe;
+            return 0;
+        }
+        sl_text_add(names, sizeof(names), ", %s", (*a)->recipe);
+    }
+    return sl_fail(-EINVAL, "recipe=%s: the choices are %s", name, names);
+}
+
 bool sl_coding_suits(const struct sluice_comm *comm, const struct sl_algo *algo, enum sl_coll coll)
 {
     return (algo->colls & 1u << coll) != 0 && (!algo->needs_hosts || hosts_are_even(comm));
@@ -52,14 +71,27 @@ static const struct sl_code *code_for(struct sl_coding *coding, const struct slu
     return coding->code(coding, call->dtype, sums);
 }
 
+bool sl_coding_may(const struct sl_coding *coding, const struct sluice_comm *comm,
+                   const struct sl_algo *algo, const struct sl_shape *shape)
+{
+    if (!sl_coding_suits(comm, algo, shape->coll))
+        return false;
+    for (const struct sl_algo *const *a = sl_coded_algos; *a != NULL; a++)
+        if (coding->recipe != NULL && (*a)->recipe == coding->recipe &&
+            sl_coding_suits(comm, *a, shape->coll))
+            return *a == algo;
+    return algo->unasked == NULL || algo->unasked(shape);
+}
+
 /* The cheapest, or the first where it does not matter. */
 static void choose_algo(const struct sl_coding *coding, const struct sluice_comm *comm,
                         const struct sl_shape *shape, struct sl_coding_choice *out)
 {
     for (const struct sl_algo *const *a = sl_coded_algos; *a != NULL; a++) {
-        double ns = sl_coding_suits(comm, *a, shape->coll) ? sl_select_coded(comm, *a, shape) : -1;
+        bool may = sl_coding_may(coding, comm, *a, shape);
+        double ns = may ? sl_select_coded(comm, *a, shape) : -1;
 
-        if (!sl_coding_suits(comm, *a, shape->coll) || (out->algo != NULL && coding->always) ||
+        if (!may || (out->algo != NULL && coding->always) ||
             (!coding->always && (ns < 0 || (out->algo != NULL && ns >= out->ns))))
             continue;
         out->algo = *a;

@@ -19,6 +19,8 @@ struct sl_coding {
     struct sl_runner *runner, *inner_runner;
     uint64_t min_bytes; /* of the larger of in and out; what is less is sent as it is */
     bool always;        /* whatever it costs; else where it should take less time */
+    /* Of the algorithm that is taken wherever it can be (sl_coding_find_recipe()); NULL: none */
+    const char *recipe;
     /* Of elements of that type, which are summed or not; NULL: they are sent as they are. */
     const struct sl_code *(*code)(struct sl_coding *coding, enum sluice_dtype dtype, bool sums);
     const struct sl_code *(*inner)(struct sl_coding *coding, enum sluice_dtype dtype);
@@ -55,6 +57,10 @@ static inline struct sl_coding *sl_coding_get(struct sl_coding *coding)
 /* Frees it with the last user. Takes NULL. */
 void sl_coding_put(struct sl_coding *coding);
 
+/* The recipe of that name, for sl_coding.recipe; NULL for "auto". -EINVAL, with the choices there
+ * are. */
+int sl_coding_find_recipe(const char *name, const char **out);
+
 /* What compressing a call would be, and whether it is. */
 struct sl_coding_choice {
     const struct sl_algo *algo; /* NULL: the coding is not for such a call */
@@ -79,6 +85,10 @@ bool sl_coding_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
 
 /* Whether algo is for call, on these hosts. */
 bool sl_coding_suits(const struct sluice_comm *comm, const struct sl_algo *algo, enum sl_coll coll);
+
+/* Whether it may also be taken for that shape: it is the one asked for, or goes unasked. */
+bool sl_coding_may(const struct sl_coding *coding, const struct sluice_comm *comm,
+                   const struct sl_algo *algo, const struct sl_shape *shape);
 
 /* Bytes of the larger buffer of such a call from which on it is compressed; 0: never. Of powers of
  * two, as predicted. */

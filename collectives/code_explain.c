@@ -36,7 +36,8 @@ static void explain_algos(const struct sluice_comm *comm, const struct sl_call *
         if (((*a)->colls & 1u << call->coll) == 0)
             continue;
         if (ns >= 0)
-            fprintf(out, "  %-14s %12.2f us, encoded\n", (*a)->name, ns / 1000);
+            fprintf(out, "  %-14s %12.2f us, encoded%s\n", (*a)->name, ns / 1000,
+                    sl_coding_may(comm->coding, comm, *a, &shape) ? "" : ", not with this recipe=");
         else
             fprintf(out, "  %-14s %15s\n", (*a)->name, "does not suit");
     }

@@ -304,13 +304,19 @@ static void place_in_windows(struct sl_plan *plan)
     plan->win_ahead = one_way && plan->win_size == SL_WIN_IN_SLOT;
 }
 
-/* Parameters that are told apart are those of both codes. */
-static uint32_t mark_of(const struct sl_shape *shape)
+/* Parameters that are told apart are those of both codes, and the recipe. */
+static uint32_t mark_of(const struct sl_plan *plan)
 {
-    if (shape->code == NULL || shape->inner == NULL)
-        return shape->code != NULL ? shape->code->mark : 0;
-    return sl_code_mark(sl_code_mark_name(shape->code->mark),
-                        shape->code->mark ^ shape->inner->mark * UINT32_C(0x9e3779b1) >> 8);
+    const struct sl_shape *shape = &plan->shape;
+    uint32_t hash = 0;
+
+    if (shape->code == NULL)
+        return 0;
+    if (shape->inner != NULL)
+        hash = shape->inner->mark * UINT32_C(0x9e3779b1) >> 8;
+    for (const char *c = plan->schedule.algo; *c != '\0'; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT32_C(16777619);
+    return sl_code_mark(sl_code_mark_name(shape->code->mark), shape->code->mark ^ hash ^ hash >> 8);
 }
 
 static void sign(struct sl_plan *plan, bool kept)
@@ -326,7 +332,7 @@ static void sign(struct sl_plan *plan, bool kept)
         .op = call->op,
         .root = call->root,
         .count = call->count,
-        .code = mark_of(&plan->shape),
+        .code = mark_of(plan),
     };
 }
 

@@ -146,6 +146,8 @@ static int copy(const struct sl_work *work)
 {
     if (work->src_wide && !work->dst_wide && work->dtype != SLUICE_F32)
         sl_elements_narrow(work->dtype, work->src, work->count, work->dst);
+    else if (!work->src_wide && work->dst_wide && work->dtype != SLUICE_F32)
+        sl_elements_widen(work->dtype, work->src, work->count, work->dst);
     else
         memmove(work->dst, work->src, work->dst_len);
     return 0;

@@ -126,6 +126,7 @@ int sl_compression_create(const char *text, struct sl_coding **out)
                                     .inner_runner = &made->inner.base,
                                     .min_bytes = (uint64_t)setting.min_bytes,
                                     .always = setting.always,
+                                    .recipe = setting.recipe,
                                     .code = code_for,
                                     .inner = inner_for,
                                     .keep = setting.feedback ? keep : NULL,

@@ -2,6 +2,7 @@
 /* Takes apart how a user asks for compression. */
 #include "lib/compress_setting.h"
 
+#include "collectives/code.h"
 #include "core/config_row.h"
 #include "core/err.h"
 
@@ -36,7 +37,8 @@ static int parse_when(const char *value, bool *always)
 static int parse_item(const char *item, struct sl_compression_setting *out)
 {
     static const char min[] = "min=", feedback[] = "feedback=", measure[] = "measure=",
-                      inside[] = "inside=", keep[] = "keep=", when[] = "when=";
+                      inside[] = "inside=", keep[] = "keep=", when[] = "when=",
+                      recipe[] = "recipe=";
 
     if (strncmp(item, min, strlen(min)) == 0)
         return sl_parse_bytes(item + strlen(min), &out->min_bytes);
@@ -48,6 +50,8 @@ static int parse_item(const char *item, struct sl_compression_setting *out)
         return parse_switch("measure", item + strlen(measure), &out->measure);
     if (strncmp(item, when, strlen(when)) == 0)
         return parse_when(item + strlen(when), &out->always);
+    if (strncmp(item, recipe, strlen(recipe)) == 0)
+        return sl_coding_find_recipe(item + strlen(recipe), &out->recipe);
     if (strncmp(item, inside, strlen(inside)) == 0) {
         snprintf(out->inside, sizeof(out->inside), "%s", item + strlen(inside));
         return 0;

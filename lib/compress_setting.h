@@ -12,6 +12,7 @@
 struct sl_compression_setting {
     char codec[SL_COMPRESSION_TEXT_MAX];    /* what is for the codec: "bq8:seed=7" */
     char inside[SL_COMPRESSION_INSIDE_MAX]; /* codec within hosts */
+    const char *recipe;                     /* NULL: none is asked for */
     int64_t min_bytes, keep_bytes;
     bool feedback, measure;
     bool always; /* when=always: whatever it costs */

@@ -14,4 +14,4 @@ const struct sl_algo *const sl_algos[] = {
 };
 
 const struct sl_algo *const sl_coded_algos[] = {&sl_algo_oneshot_hosts, &sl_algo_oneshot,
-                                                &sl_algo_code_chain, NULL};
+                                                &sl_algo_code_chain, &sl_algo_code_ring, NULL};

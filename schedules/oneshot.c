@@ -371,6 +371,7 @@ const struct sl_algo sl_algo_oneshot = {
     .colls = SL_BIT(SL_ALLREDUCE) | SL_BIT(SL_REDUCE_SCATTER) | SL_BIT(SL_ALL_GATHER) |
              SL_BIT(SL_ALL_TO_ALL),
     .source = "",
+    .recipe = "oneshot",
     .build = build,
     .cost = cost,
 };

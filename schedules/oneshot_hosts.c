@@ -441,6 +441,7 @@ const struct sl_algo sl_algo_oneshot_hosts = {
     .colls = SL_BIT(SL_ALLREDUCE),
     .needs_hosts = true,
     .source = "",
+    .recipe = "hosts",
     .build = build,
     .cost = cost,
 };

@@ -150,6 +150,10 @@ struct sl_algo {
     bool needs_hosts;   /* several, with the same number of ranks, more than one each */
     bool needs_unequal; /* pays only where the ranks' links are not alike; builds without, too */
     const char *source; /* the paper, or "" */
+    const char *recipe; /* of encodings: the word that asks for it (recipe=); NULL: nobody can */
+    /* Of encodings: whether it may be taken for a shape unasked; NULL: wherever it builds. Looks at
+     * what is alike on all ranks, and at nothing that is measured. */
+    bool (*unasked)(const struct sl_shape *shape);
     /* 0; -ENOTSUP: this shape is not for it (the sentence says why); -ENOMEM. */
     int (*build)(const struct sl_shape *shape, struct sl_schedule *out);
     /* Predicted time in ns, < 0 when the shape is not for it. shape->chunk is as build will see
@@ -160,9 +164,9 @@ struct sl_algo {
 /* All algorithms, NULL-terminated; algos.c. */
 extern const struct sl_algo *const sl_algos[];
 
-/* Those that send encodings, for shapes with a code; NULL-terminated. By cost the cheapest is
- * chosen, and the first one where nobody asks for the cost; those whose cost is NULL are never the
- * cheapest. */
+/* Those that send encodings, for shapes with a code; NULL-terminated. Of those that may
+ * be taken unasked the cheapest is, and the first one where nobody asks for the cost; those whose
+ * cost is NULL are never the cheapest. */
 extern const struct sl_algo *const sl_coded_algos[];
 
 #define SL_CODE_RUNNER 1 /* of their steps */

@@ -24,12 +24,17 @@
  *                   said. What was unused for longest goes first. 0: these calls keep nothing.
  * - inside=CODEC    within hosts, for an allreduce of several hosts with as many ranks each: raw
  *                   where it is not said. Between hosts then goes the sum of each.
+ * - recipe=NAME     how, wherever that can be. ring: allreduce and reduce_scatter in which each rank
+ *                   encodes the sum so far for the next one; ranks need their neighbours alone, and
+ *                   the error grows with their number. oneshot, hosts: what is usual on one
+ *                   host and on several, and taken where nothing is said, as with auto.
  * - measure=on      decodes what was encoded, for the error in the report. Costs time.
  * - the codec's own sluice-compress(1) lists them.
  *
  * Compressed are allreduce and reduce_scatter with SLUICE_SUM or SLUICE_AVG, all_gather, broadcast
  * and all_to_all, of SLUICE_F32, SLUICE_BF16 or SLUICE_F16; all other calls go as they are. Sums
- * are taken in f32 and in the order of ranks, of encodings of all ranks' elements, this rank's too.
+ * are taken in f32 and in the order of ranks (but in a ring), of encodings of all ranks' elements,
+ * this rank's too.
  * Compressed calls have algorithms of their own, whatever SLUICE_ALGO says.
  */
 #ifndef SLUICE_COMPRESS_H

@@ -40,9 +40,10 @@ static size_t esize(const struct coded_reference *ref)
     return ref->spec.dtype == SLUICE_F32 ? 4 : 2;
 }
 
-/* n elements of dtype through the codec, to floats. residual may be NULL. */
-static void through(const struct coded_reference *ref, unsigned dtype, const struct sl_codec_at *at,
-                    const void *in, size_t n, float *residual, float *out)
+/* n elements of dtype through the codec, to floats, or added to them. residual may be NULL. */
+static void through_to(const struct coded_reference *ref, unsigned dtype,
+                       const struct sl_codec_at *at, const void *in, size_t n, float *residual,
+                       float *out, bool add)
 {
     static _Alignas(64) unsigned char wire[ROOM];
     const struct sl_codec *codec = sl_codec_by_id(ref->spec.id);
@@ -60,7 +61,14 @@ static void through(const struct coded_reference *ref, unsigned dtype, const str
         return;
     }
     spec.dtype = SLUICE_F32;
-    sl_assert(codec->decode(&spec, at, wire, len, n, out) == 0);
+    sl_assert((add ? codec->decode_add(&spec, at, wire, len, n, out)
+                   : codec->decode(&spec, at, wire, len, n, out)) == 0);
+}
+
+static void through(const struct coded_reference *ref, unsigned dtype, const struct sl_codec_at *at,
+                    const void *in, size_t n, float *residual, float *out)
+{
+    through_to(ref, dtype, at, in, n, residual, out, false);
 }
 
 /* One tile: of element `first` in the rank's in, in tile number `tile` of its stream. */
@@ -108,7 +116,8 @@ static void summed_by_hosts(const struct coded_reference *ref, uint32_t turn, ui
 
     for (uint32_t host = 0; host < ref->hosts; host++) {
         uint32_t sender = rank_at(ref, host, place / ref->hosts);
-        struct sl_codec_at at = {.first = first, .stream = ref->ranks + sender, .step = turn};
+        struct sl_codec_at at = {
+            .first = tile * SL_TILE, .stream = ref->ranks + sender, .step = turn};
         float *residual = ref->feedback ? ref->residuals[sender] + first : NULL;
 
         memset(part, 0, sizeof(part));
@@ -128,26 +137,61 @@ static void summed_by_hosts(const struct coded_reference *ref, uint32_t turn, ui
         sum[i] *= factor;
 }
 
+/* From the rank behind the owner on, each adds its own elements as they are and encodes the sum. */
+static void round_the_ring(const struct coded_reference *ref, uint32_t turn, uint64_t tile,
+                           uint32_t owner, const void *const *ins, uint64_t first, size_t n,
+                           float *sum)
+{
+    uint32_t giver = (owner + 1) % ref->ranks;
+    const void *from = (const char *)ins[giver] + first * esize(ref);
+    float factor = 1.0f / (float)ref->ranks;
+    unsigned dtype = ref->spec.dtype;
+
+    for (uint32_t hop = 2; hop <= ref->ranks; hop++) {
+        uint32_t r = (owner + hop) % ref->ranks;
+        struct sl_codec_at at = {.first = tile * SL_TILE, .stream = giver, .step = turn};
+        float *residual = ref->feedback ? ref->residuals[giver] + first : NULL;
+        float own[SL_TILE];
+
+        sl_elements_widen(ref->spec.dtype, (const char *)ins[r] + first * esize(ref), n, own);
+        through_to(ref, dtype, &at, from, n, residual, own, true);
+        from = memcpy(sum, own, n * sizeof(*sum));
+        dtype = SLUICE_F32;
+        giver = r;
+    }
+    for (size_t i = 0; ref->op == SLUICE_AVG && i < n; i++)
+        sum[i] *= factor;
+}
+
+static bool by_ring(const struct coded_reference *ref)
+{
+    return ref->recipe != NULL && strcmp(ref->recipe, "ring") == 0;
+}
+
 /* An owner has whole tiles. */
 static void allreduce(const struct coded_reference *ref, uint32_t turn, const void *const *ins,
                       void *const *outs)
 {
-    uint64_t tiles = (ref->count + SL_TILE - 1) / SL_TILE;
-    uint64_t shard = ((ref->count + ref->ranks - 1) / ref->ranks + SL_TILE - 1) / SL_TILE;
+    size_t tile = SL_TILE;
+    uint64_t tiles = (ref->count + tile - 1) / tile;
+    uint64_t shard = ((ref->count + ref->ranks - 1) / ref->ranks + tile - 1) / tile;
     float sum[SL_TILE], coded[SL_TILE];
 
     for (uint64_t t = 0; t < tiles; t++) {
-        uint64_t first = t * SL_TILE;
-        size_t n = ref->count - first < SL_TILE ? ref->count - first : SL_TILE;
+        uint64_t first = t * tile;
+        size_t n = ref->count - first < tile ? ref->count - first : tile;
         uint32_t owner = (uint32_t)(t / shard), stream = ref->ranks + owner;
 
-        if (ref->hosts > 1) {
+        if (by_ring(ref)) {
+            round_the_ring(ref, turn, t, owner, ins, first, n, sum);
+            stream = owner;
+        } else if (ref->hosts > 1) {
             summed_by_hosts(ref, turn, t, owner, ins, n, sum);
             stream = 2 * ref->ranks + rank_at(ref, owner % ref->hosts, owner / ref->hosts);
         } else {
             summed(ref, turn, t, ins, first, n, sum);
         }
-        struct sl_codec_at at = {.first = first, .stream = stream, .step = turn};
+        struct sl_codec_at at = {.first = t * SL_TILE, .stream = stream, .step = turn};
 
         through(ref, SLUICE_F32, &at, sum, n, ref->feedback ? ref->owners + first : NULL, coded);
         for (uint32_t r = 0; r < ref->ranks; r++)
@@ -159,18 +203,22 @@ static void allreduce(const struct coded_reference *ref, uint32_t turn, const vo
 static void blocks(const struct coded_reference *ref, uint32_t turn, const void *const *ins,
                    void *const *outs)
 {
-    uint64_t tiles = (ref->count + SL_TILE - 1) / SL_TILE;
+    size_t tile = SL_TILE;
+    uint64_t tiles = (ref->count + tile - 1) / tile;
     bool all = ref->coll == SL_ALL_TO_ALL, sums = ref->coll == SL_REDUCE_SCATTER;
     float coded[SL_TILE];
 
     for (uint32_t r = 0; r < ref->ranks; r++) {
         for (uint64_t t = 0; t < ref->ranks * tiles; t++) {
             uint32_t block = (uint32_t)(t / tiles);
-            uint64_t off = t % tiles * SL_TILE, first = block * ref->count + off;
-            size_t n = ref->count - off < SL_TILE ? ref->count - off : SL_TILE;
+            uint64_t off = t % tiles * tile, first = block * ref->count + off;
+            size_t n = ref->count - off < tile ? ref->count - off : tile;
 
             if (sums && r == 0) { /* of all ranks, for the owner of the block */
-                summed(ref, turn, t, ins, first, n, coded);
+                if (by_ring(ref))
+                    round_the_ring(ref, turn, t, block, ins, first, n, coded);
+                else
+                    summed(ref, turn, t, ins, first, n, coded);
                 put(ref, coded, n, outs[block], off);
             } else if (all && block == r) { /* stays as it is */
                 memcpy((char *)outs[r] + first * esize(ref),
@@ -188,13 +236,14 @@ static void spread(const struct coded_reference *ref, uint32_t turn, const void 
                    void *const *outs)
 {
     bool gather = ref->coll == SL_ALL_GATHER;
+    size_t tile = SL_TILE;
     float coded[SL_TILE];
 
     for (uint32_t r = gather ? 0 : ref->root; r < (gather ? ref->ranks : ref->root + 1); r++) {
-        for (uint64_t off = 0; off < ref->count; off += SL_TILE) {
-            size_t n = ref->count - off < SL_TILE ? ref->count - off : SL_TILE;
+        for (uint64_t off = 0; off < ref->count; off += tile) {
+            size_t n = ref->count - off < tile ? ref->count - off : tile;
 
-            given(ref, r, turn, off / SL_TILE, ins[r], off, n, coded);
+            given(ref, r, turn, off / tile, ins[r], off, n, coded);
             for (uint32_t to = 0; to < ref->ranks; to++)
                 put(ref, coded, n, outs[to], off + (gather ? r * ref->count : 0));
         }

@@ -15,12 +15,13 @@ struct coded_reference {
     enum sl_coll coll;
     enum sluice_op op;
     uint32_t ranks, root;
-    uint64_t count;    /* as of the call */
-    uint32_t hosts;    /* with as many ranks each, of which the sum is encoded; 1: they are not */
-    bool dealt;        /* ranks are on hosts in turn, not in blocks */
-    bool feedback;     /* keeps what is lost, from call to call */
-    float **residuals; /* [ranks]: of their elements, or of their hosts' sums; owned */
-    float *owners;     /* of sums; owned */
+    uint64_t count;     /* as of the call */
+    uint32_t hosts;     /* with as many ranks each, of which the sum is encoded; 1: they are not */
+    bool dealt;         /* ranks are on hosts in turn, not in blocks */
+    const char *recipe; /* "ring"; NULL: as it is chosen */
+    bool feedback;      /* keeps what is lost, from call to call */
+    float **residuals;  /* [ranks]: of their elements, or of their hosts' sums; owned */
+    float *owners;      /* of sums; owned */
 };
 
 /* Takes memory for residuals, if it has feedback. */

@@ -244,6 +244,20 @@ static void hosts_of_several_ranks_add_no_error_but_that_within_them(void **stat
     check(SL_ALLREDUCE, 16, 4, "bq8:inside=bq4", bq8, 2 + bq4 / bq8);
 }
 
+/* A sum of j ranks is encoded for each j: (1 + 2 + ... + W) / W. */
+static void a_ring_has_the_error_of_half_an_encoding_more_with_each_rank(void **state)
+{
+    double bq8 = error_of_one("bq8"), bq4 = error_of_one("bq4");
+
+    (void)state;
+    for (uint32_t ranks = 2; ranks <= 16; ranks *= 2)
+        check(SL_ALLREDUCE, ranks, 1, "bq8:recipe=ring", bq8, (ranks + 1) / 2.0);
+    for (uint32_t ranks = 2; ranks <= 3; ranks++)
+        check(SL_ALLREDUCE, ranks, 1, "bq4:recipe=ring", bq4, (ranks + 1) / 2.0);
+    check(SL_ALLREDUCE, 8, 2, "bq8:recipe=ring", bq8, 4.5);
+    check(SL_REDUCE_SCATTER, 8, 1, "bq8:recipe=ring", bq8, 3.5);
+}
+
 static void rounding_at_random_costs_twice_the_error(void **state)
 {
     double eps = error_of_one("bq4:stochastic=on,seed=3");
@@ -259,6 +273,7 @@ int main(void)
         cmocka_unit_test(an_allreduce_has_the_error_of_two_encodings_with_2_to_64_ranks),
         cmocka_unit_test(what_is_encoded_once_has_the_error_of_one),
         cmocka_unit_test(hosts_of_several_ranks_add_no_error_but_that_within_them),
+        cmocka_unit_test(a_ring_has_the_error_of_half_an_encoding_more_with_each_rank),
         cmocka_unit_test(rounding_at_random_costs_twice_the_error),
     };
 

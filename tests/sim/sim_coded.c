@@ -221,8 +221,11 @@ static void draw(struct run *r, uint64_t seed)
     r->in_place = sl_rng_chance(&rng, 3);
     r->late = sl_rng_chance(&rng, 2);
     r->resumed = r->kept && r->rounds > 1 ? (uint32_t)sl_rng_range(&rng, 1, r->rounds - 1) : 0;
-    snprintf(r->setting, sizeof(r->setting), "%s%cwhen=always,min=1%s", r->codec,
-             strchr(r->codec, ':') != NULL ? ',' : ':', ref->feedback ? ",feedback=on" : "");
+    if (sl_coll_reduces(ref->coll) && sl_rng_chance(&rng, 3))
+        ref->recipe = "ring";
+    snprintf(r->setting, sizeof(r->setting), "%s%cwhen=always,min=1%s%s%s", r->codec,
+             strchr(r->codec, ':') != NULL ? ',' : ':', ref->feedback ? ",feedback=on" : "",
+             ref->recipe != NULL ? ",recipe=" : "", ref->recipe != NULL ? ref->recipe : "");
     draw_network(r, &rng);
 }
 

@@ -97,6 +97,7 @@ static void texts(struct sluice_comm *comm, int rank)
         {"bq8:measure=1", "measure=1: the choices are on, off"},
         {"bq8:when=maybe", "when=maybe: the choices are cost, always"},
         {"bq8:min=x", ""},
+        {"bq8:recipe=star", "recipe=star: the choices are auto, hosts, oneshot, ring"},
         {"bq8:dtype=bf16", "the type of elements is that of each call"},
     };
     struct sluice_compression_report report;
@@ -490,6 +491,55 @@ static void calls_are_compressed_where_links_are_slow_and_not_where_they_are_fas
     run(by_cost);
 }
 
+/* A ring is taken by those alone who ask for it, and not where there is none. */
+static void recipes(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+    struct sluice_compression_report shot, ring;
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always,recipe=auto") == 0);
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->other, N, SLUICE_F32, SLUICE_AVG, NULL) == 0);
+    CREW_EXPECT(sluice_comm_compression_report(comm, &shot) == 0);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always,recipe=ring") == 0);
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_AVG, NULL) == 0);
+    CREW_EXPECT(error_of(r->out, 1.0 / RANKS) < 1e-4 && alike(comm, r->out, sizeof(r->out)));
+    CREW_EXPECT(memcmp(r->out, r->other, sizeof(r->out)) != 0);
+    CREW_EXPECT(sluice_comm_compression_report(comm, &ring) == 0 && ring.calls == 1);
+    CREW_EXPECT(ring.wire_bytes < shot.wire_bytes * 3 / 2);
+    CREW_EXPECT(sluice_broadcast(comm, r->out, r->out, N, SLUICE_F32, 1, NULL) == 0);
+    CREW_EXPECT(sluice_comm_compression_report(comm, &ring) == 0 && ring.calls == 2);
+    free(r);
+}
+
+static void a_recipe_that_is_asked_for_is_taken_where_it_can_be(void **state)
+{
+    (void)state;
+    run(recipes);
+}
+
+static void mixed_recipes(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, rank == 1 ? "bq8:when=always,recipe=ring"
+                                                            : "bq8:when=always") == 0);
+    int err = sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL);
+    const char *theirs = strstr(sluice_last_error(), "rank 1 called allreduce(100003 f32 sum) by");
+    const char *ours = strstr(sluice_last_error(), "ranks 0,2 called allreduce(100003 f32 sum) by");
+
+    CREW_EXPECT(err == -EPROTO && theirs != NULL && ours != NULL);
+    theirs = theirs != NULL ? strstr(theirs, "parameters ") : NULL;
+    ours = ours != NULL ? strstr(ours, "parameters ") : NULL;
+    CREW_EXPECT(theirs != NULL && ours != NULL && strncmp(theirs, ours, 17) != 0);
+    free(r);
+}
+
+static void ranks_with_another_recipe_are_named(void **state)
+{
+    (void)state;
+    run(mixed_recipes);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -503,6 +553,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_compressed_start_is_another_call_than_a_compressed_call),
         cmocka_unit_test(a_split_starts_with_the_setting_of_its_parent),
         cmocka_unit_test(calls_are_compressed_where_links_are_slow_and_not_where_they_are_fast),
+        cmocka_unit_test(a_recipe_that_is_asked_for_is_taken_where_it_can_be),
+        cmocka_unit_test(ranks_with_another_recipe_are_named),
     };
 
     transport = argc > 1 ? argv[1] : "shm";
