@@ -30,7 +30,8 @@ enum {
     SL_CODEC_LINEAR = 1 << 1,     /* encoded messages may be added (sl_codec.add) */
     SL_CODEC_LOSSLESS = 1 << 2,   /* decodes to the same bits */
     SL_CODEC_STOCHASTIC = 1 << 3, /* can round at random (SL_SPEC_STOCHASTIC) */
-    SL_CODEC_UNBIASED = 1 << 4    /* its mean is the input, when it rounds at random */
+    SL_CODEC_UNBIASED = 1 << 4,   /* its mean is the input, when it rounds at random */
+    SL_CODEC_SPARSE = 1 << 5      /* keeps few elements as they are: sums of messages have more */
 };
 
 /* Numbers on the wire and in files: never change one, add new ones. */

@@ -211,6 +211,7 @@ void sl_code_runner_init(struct sl_code_runner *runner, const struct sl_codec_sp
                              .tile = SL_TILE,
                              .up_to = (runner->codec->flags & SL_CODEC_FIXED) == 0,
                              .exact = (runner->codec->flags & SL_CODEC_LOSSLESS) != 0,
+                             .sparse = (runner->codec->flags & SL_CODEC_SPARSE) != 0,
                              .mark = sl_code_mark(spec->id, hash ^ hash >> 16)};
         runner->codes[i].spec = *spec;
         runner->codes[i].spec.dtype = (uint8_t)dtypes[i];

@@ -22,6 +22,7 @@ struct sl_code {
     uint32_t tile; /* elements: what is encoded apart is whole tiles, but for the last ones */
     bool up_to;    /* how many bytes there are is known once they are encoded */
     bool exact;    /* nothing is lost: decoded they are what they were */
+    bool sparse;   /* an encoding has few of the elements: sums of several have more */
     /* The same on ranks with the same codec and parameters, and on no others, as far as 24 bits of
      * a hash can tell; above them a number for the codec's name. Never 0, which stands for none. */
     uint32_t mark;

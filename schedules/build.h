@@ -172,9 +172,9 @@ extern const struct sl_algo sl_algo_doubling, sl_algo_halving;
 extern const struct sl_algo sl_algo_binomial, sl_algo_dtree;
 extern const struct sl_algo sl_algo_bruck, sl_algo_hier, sl_algo_hiertree, sl_algo_weighted;
 
-/* Of encodings: oneshot_hosts.c oneshot.c code_chain.c code_ring.c */
+/* Of encodings: oneshot_hosts.c oneshot.c code_chain.c code_ring.c code_gather.c */
 extern const struct sl_algo sl_algo_oneshot_hosts, sl_algo_oneshot, sl_algo_code_chain;
-extern const struct sl_algo sl_algo_code_ring;
+extern const struct sl_algo sl_algo_code_ring, sl_algo_code_gather;
 
 /* How many times longer work takes because ranks share cores. */
 static inline double sl_cost_crowd(const struct sl_costs *costs)

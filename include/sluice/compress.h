@@ -26,8 +26,10 @@
  *                   where it is not said. Between hosts then goes the sum of each.
  * - recipe=NAME     how, wherever that can be. ring: allreduce and reduce_scatter in which each rank
  *                   encodes the sum so far for the next one; ranks need their neighbours alone, and
- *                   the error grows with their number. oneshot, hosts: what is usual on one
- *                   host and on several, and taken where nothing is said, as with auto.
+ *                   the error grows with their number. gather: allreduce in which all get every
+ *                   rank's encoding and keep the whole sum; bytes grow with the number of ranks.
+ *                   oneshot, hosts: what is usual on one host and on several. auto, where it is not
+ *                   said: one of the latter, and gather for top-k where it sends no more.
  * - measure=on      decodes what was encoded, for the error in the report. Costs time.
  * - the codec's own sluice-compress(1) lists them.
  *

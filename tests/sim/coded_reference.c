@@ -168,6 +168,15 @@ static bool by_ring(const struct coded_reference *ref)
     return ref->recipe != NULL && strcmp(ref->recipe, "ring") == 0;
 }
 
+/* Asked for, or of a codec that keeps few elements: for two ranks, and for a tile. */
+static bool by_gathering(const struct coded_reference *ref)
+{
+    bool sparse = (sl_codec_by_id(ref->spec.id)->flags & SL_CODEC_SPARSE) != 0;
+
+    return ref->recipe != NULL ? strcmp(ref->recipe, "gather") == 0
+                               : sparse && (ref->ranks == 2 || ref->count <= SL_TILE);
+}
+
 /* An owner has whole tiles. */
 static void allreduce(const struct coded_reference *ref, uint32_t turn, const void *const *ins,
                       void *const *outs)
@@ -185,6 +194,11 @@ static void allreduce(const struct coded_reference *ref, uint32_t turn, const vo
         if (by_ring(ref)) {
             round_the_ring(ref, turn, t, owner, ins, first, n, sum);
             stream = owner;
+        } else if (by_gathering(ref)) {
+            summed(ref, turn, t, ins, first, n, sum);
+            for (uint32_t r = 0; r < ref->ranks; r++)
+                put(ref, sum, n, outs[r], first);
+            continue;
         } else if (ref->hosts > 1) {
             summed_by_hosts(ref, turn, t, owner, ins, n, sum);
             stream = 2 * ref->ranks + rank_at(ref, owner % ref->hosts, owner / ref->hosts);

@@ -18,7 +18,7 @@ struct coded_reference {
     uint64_t count;     /* as of the call */
     uint32_t hosts;     /* with as many ranks each, of which the sum is encoded; 1: they are not */
     bool dealt;         /* ranks are on hosts in turn, not in blocks */
-    const char *recipe; /* "ring"; NULL: as it is chosen */
+    const char *recipe; /* "ring", "gather"; NULL: as it is chosen */
     bool feedback;      /* keeps what is lost, from call to call */
     float **residuals;  /* [ranks]: of their elements, or of their hosts' sums; owned */
     float *owners;      /* of sums; owned */

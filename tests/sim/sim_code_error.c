@@ -258,6 +258,16 @@ static void a_ring_has_the_error_of_half_an_encoding_more_with_each_rank(void **
     check(SL_REDUCE_SCATTER, 8, 1, "bq8:recipe=ring", bq8, 3.5);
 }
 
+static void what_is_gathered_has_the_error_of_one_encoding(void **state)
+{
+    double topk = error_of_one("topk:k=409"), bq4 = error_of_one("bq4");
+
+    (void)state;
+    check(SL_ALLREDUCE, 2, 1, "topk:k=409", topk, 1);
+    check(SL_ALLREDUCE, 8, 1, "topk:k=409,recipe=gather", topk, 1);
+    check(SL_ALLREDUCE, 3, 1, "bq4:recipe=gather", bq4, 1);
+}
+
 static void rounding_at_random_costs_twice_the_error(void **state)
 {
     double eps = error_of_one("bq4:stochastic=on,seed=3");
@@ -274,6 +284,7 @@ int main(void)
         cmocka_unit_test(what_is_encoded_once_has_the_error_of_one),
         cmocka_unit_test(hosts_of_several_ranks_add_no_error_but_that_within_them),
         cmocka_unit_test(a_ring_has_the_error_of_half_an_encoding_more_with_each_rank),
+        cmocka_unit_test(what_is_gathered_has_the_error_of_one_encoding),
         cmocka_unit_test(rounding_at_random_costs_twice_the_error),
     };
 

@@ -49,6 +49,7 @@ static const char *const codecs[] = {
     "bq8:rotated=on",
     "e5m2",
     "mxfp8",
+    "topk:k=9,bits=32",
 };
 
 #define LATE_JOBS 6
@@ -222,7 +223,7 @@ static void draw(struct run *r, uint64_t seed)
     r->late = sl_rng_chance(&rng, 2);
     r->resumed = r->kept && r->rounds > 1 ? (uint32_t)sl_rng_range(&rng, 1, r->rounds - 1) : 0;
     if (sl_coll_reduces(ref->coll) && sl_rng_chance(&rng, 3))
-        ref->recipe = "ring";
+        ref->recipe = ref->coll == SL_ALLREDUCE && sl_rng_chance(&rng, 2) ? "gather" : "ring";
     snprintf(r->setting, sizeof(r->setting), "%s%cwhen=always,min=1%s%s%s", r->codec,
              strchr(r->codec, ':') != NULL ? ',' : ':', ref->feedback ? ",feedback=on" : "",
              ref->recipe != NULL ? ",recipe=" : "", ref->recipe != NULL ? ref->recipe : "");

@@ -97,7 +97,7 @@ static void texts(struct sluice_comm *comm, int rank)
         {"bq8:measure=1", "measure=1: the choices are on, off"},
         {"bq8:when=maybe", "when=maybe: the choices are cost, always"},
         {"bq8:min=x", ""},
-        {"bq8:recipe=star", "recipe=star: the choices are auto, hosts, oneshot, ring"},
+        {"bq8:recipe=star", "recipe=star: the choices are auto, gather, hosts, oneshot, ring"},
         {"bq8:dtype=bf16", "the type of elements is that of each call"},
     };
     struct sluice_compression_report report;
@@ -495,7 +495,7 @@ static void calls_are_compressed_where_links_are_slow_and_not_where_they_are_fas
 static void recipes(struct sluice_comm *comm, int rank)
 {
     struct rank *r = rank_new(rank);
-    struct sluice_compression_report shot, ring;
+    struct sluice_compression_report shot, ring, gather;
 
     CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always,recipe=auto") == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->other, N, SLUICE_F32, SLUICE_AVG, NULL) == 0);
@@ -508,6 +508,12 @@ static void recipes(struct sluice_comm *comm, int rank)
     CREW_EXPECT(ring.wire_bytes < shot.wire_bytes * 3 / 2);
     CREW_EXPECT(sluice_broadcast(comm, r->out, r->out, N, SLUICE_F32, 1, NULL) == 0);
     CREW_EXPECT(sluice_comm_compression_report(comm, &ring) == 0 && ring.calls == 2);
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always,recipe=gather") == 0);
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
+    CREW_EXPECT(error_of(r->out, 1) < 5e-5 && alike(comm, r->out, sizeof(r->out)));
+    CREW_EXPECT(sluice_comm_compression_report(comm, &gather) == 0);
+    CREW_EXPECT(gather.raw_bytes == (RANKS - 1) * sizeof(r->in));
     free(r);
 }
 
