@@ -3,16 +3,17 @@
 #include "compress/codec.h"
 
 #include "compress/codecs.h"
+#include "compress/rows.h"
 #include "core/err.h"
 
 #include <string.h>
 
 static const struct sl_codec *const rows[] = {
-    &sl_codec_raw,    &sl_codec_bf16,  &sl_codec_fp16,  &sl_codec_bq8,    &sl_codec_bq4,
-    &sl_codec_bq2,    &sl_codec_sign,  &sl_codec_e4m3,  &sl_codec_e5m2,   &sl_codec_mxfp8,
-    &sl_codec_topk,   &sl_codec_randk, &sl_codec_shiq,  &sl_codec_sketch, &sl_codec_dct,
-    &sl_codec_kmeans, &sl_codec_mxfp4, &sl_codec_nvfp4, &sl_codec_e3m0,   &sl_codec_palette,
-    &sl_codec_rans,
+    &sl_codec_raw,    &sl_codec_bf16,  &sl_codec_fp16,    &sl_codec_bq8,    &sl_codec_bq4,
+    &sl_codec_bq2,    &sl_codec_sign,  &sl_codec_e4m3,    &sl_codec_e5m2,   &sl_codec_mxfp8,
+    &sl_codec_topk,   &sl_codec_randk, &sl_codec_shiq,    &sl_codec_sketch, &sl_codec_dct,
+    &sl_codec_kmeans, &sl_codec_mxfp4, &sl_codec_nvfp4,   &sl_codec_e3m0,   &sl_codec_palette,
+    &sl_codec_rans,   &sl_codec_row8,  &sl_codec_rowe4m3,
 };
 
 const struct sl_codec *sl_codec_by_id(unsigned id)
@@ -47,6 +48,7 @@ int sl_codec_check_used(const struct sl_codec_spec *spec, unsigned used)
         {SL_USES_BITS, "bits", spec->bits != 0},
         {SL_USES_K, "k", spec->k != 0},
         {SL_USES_ROWS, "rows", spec->rows != 0},
+        {SL_USES_ROW, "row", spec->row != 0},
         {SL_USES_RANKS, "ranks", spec->ranks != 0},
         {SL_USES_ROTATED, "rotated", (spec->flags & SL_SPEC_ROTATED) != 0},
     };
@@ -60,6 +62,11 @@ int sl_codec_check_used(const struct sl_codec_spec *spec, unsigned used)
                        "stochastic=on",
                        name);
     return 0;
+}
+
+size_t sl_codec_tile(const struct sl_codec_spec *spec)
+{
+    return spec->row != 0 ? sl_rows_tile(spec->row) : SL_TILE;
 }
 
 int sl_codec_check(const struct sl_codec_spec *spec)

@@ -22,7 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_TILE 4096 /* elements */
+#define SL_TILE 4096               /* elements */
+#define SL_TILE_MOST (2 * SL_TILE) /* of any codec (sl_codec_tile()) */
 
 /* What a codec is, for those who choose and plan. */
 enum {
@@ -57,6 +58,8 @@ enum sl_codec_id {
     SL_CODEC_KMEANS = 18,
     SL_CODEC_PALETTE = 19,
     SL_CODEC_RANS = 20,
+    SL_CODEC_ROW8 = 21,
+    SL_CODEC_ROWE4M3 = 22,
     SL_CODEC_ID_COUNT
 };
 
@@ -75,7 +78,8 @@ struct sl_codec_spec {
     uint8_t flags;  /* SL_SPEC_... */
     uint8_t bits;   /* of a code, where that is a choice */
     uint32_t k;     /* elements kept of each tile (top-k, Rand-k, DCT), columns of a sketch */
-    uint32_t rows;  /* of a sketch */
+    uint16_t rows;  /* of a sketch */
+    uint16_t row;   /* elements that share a scale, where that is a choice */
     uint32_t ranks; /* how many messages may be added (shared-scale integers) */
     uint64_t seed;  /* key of the random numbers */
 };
@@ -130,6 +134,10 @@ const struct sl_codec *sl_codec_by_id(unsigned id);
 const struct sl_codec *sl_codec_by_name(const char *name);
 /* All of them, from 0 up, then NULL. */
 const struct sl_codec *sl_codec_row(size_t idx);
+
+/* Elements of a tile: SL_TILE, but of codecs with a scale for each row, whose tiles are whole rows
+ * and which have neither random numbers nor feedback. */
+size_t sl_codec_tile(const struct sl_codec_spec *spec);
 
 /* -EINVAL and a sentence for a spec that no codec can fulfil, or that sets what its codec has no
  * use for: so equal codecs have equal specs, byte for byte. */

@@ -9,7 +9,7 @@
 
 #define TOKEN_MAX 32
 
-enum kind { KIND_U8, KIND_U32, KIND_U64, KIND_FLAG, KIND_DTYPE };
+enum kind { KIND_U8, KIND_U16, KIND_U32, KIND_U64, KIND_FLAG, KIND_DTYPE };
 
 static const struct key {
     const char *name;
@@ -19,7 +19,8 @@ static const struct key {
 } keys[] = {
     {"bits", KIND_U8, offsetof(struct sl_codec_spec, bits), 0},
     {"k", KIND_U32, offsetof(struct sl_codec_spec, k), 0},
-    {"rows", KIND_U32, offsetof(struct sl_codec_spec, rows), 0},
+    {"rows", KIND_U16, offsetof(struct sl_codec_spec, rows), 0},
+    {"row", KIND_U16, offsetof(struct sl_codec_spec, row), 0},
     {"ranks", KIND_U32, offsetof(struct sl_codec_spec, ranks), 0},
     {"stochastic", KIND_FLAG, offsetof(struct sl_codec_spec, flags), SL_SPEC_STOCHASTIC},
     {"rotated", KIND_FLAG, offsetof(struct sl_codec_spec, flags), SL_SPEC_ROTATED},
@@ -30,7 +31,7 @@ static const struct key {
 /* Bytes of the field of a number. */
 static size_t width(const struct key *key)
 {
-    return key->kind == KIND_U64 ? 8 : key->kind == KIND_U32 ? 4 : 1;
+    return key->kind == KIND_U64 ? 8 : key->kind == KIND_U32 ? 4 : key->kind == KIND_U16 ? 2 : 1;
 }
 
 static const uint8_t dtypes[] = {SLUICE_F32, SLUICE_BF16, SLUICE_F16};
@@ -109,8 +110,10 @@ static int parse_flag(const struct key *key, const char *value, uint8_t *flags)
 
 static int parse_value(const struct key *key, const char *value, struct sl_codec_spec *spec)
 {
-    static const uint64_t most[] = {
-        [KIND_U8] = UINT8_MAX, [KIND_U32] = UINT32_MAX, [KIND_U64] = UINT64_MAX};
+    static const uint64_t most[] = {[KIND_U8] = UINT8_MAX,
+                                    [KIND_U16] = UINT16_MAX,
+                                    [KIND_U32] = UINT32_MAX,
+                                    [KIND_U64] = UINT64_MAX};
     char *field = (char *)spec + key->offset;
     uint64_t number;
     int err;

@@ -67,6 +67,7 @@ int sl_codec_reduce(const struct sl_codec_spec *in_spec, const struct sl_codec_a
     int err = sl_codec_check_len(in_spec, len, count);
 
     sl_dassert((from->flags & to->flags & SL_CODEC_FIXED) != 0 && ranks > 0);
+    sl_dassert(in_spec->row == 0 && out_spec->row == 0);
     for (size_t first = 0; err == 0 && first < count; first += SL_TILE) {
         size_t n = count - first < SL_TILE ? count - first : SL_TILE, at = first / SL_TILE * step;
         size_t bytes = n == SL_TILE ? step : len - at;
@@ -112,7 +113,7 @@ size_t sl_codec_encode_feedback(const struct sl_codec_spec *spec, const struct s
     const struct sl_codec *codec = sl_codec_by_id(spec->id);
     size_t elem = spec->dtype == SLUICE_F32 ? 4 : 2, done = 0, first = 0;
 
-    sl_dassert((codec->flags & SL_CODEC_FIXED) != 0);
+    sl_dassert((codec->flags & SL_CODEC_FIXED) != 0 && spec->row == 0);
     if (codec->feedback != NULL && count >= SL_TILE)
         done = codec->feedback(spec, at, in, residual, count / SL_TILE * SL_TILE, out);
     if (done > 0)

@@ -26,6 +26,8 @@ extern const struct sl_codec sl_codec_nvfp4;
 extern const struct sl_codec sl_codec_e3m0;
 extern const struct sl_codec sl_codec_palette;
 extern const struct sl_codec sl_codec_rans;
+extern const struct sl_codec sl_codec_row8;
+extern const struct sl_codec sl_codec_rowe4m3;
 
 /* What a codec makes use of beside the type of the elements. */
 enum {
@@ -34,7 +36,8 @@ enum {
     SL_USES_ROWS = 1 << 2,
     SL_USES_RANKS = 1 << 3,
     SL_USES_SEED = 1 << 4, /* also when it does not round at random */
-    SL_USES_ROTATED = 1 << 5
+    SL_USES_ROTATED = 1 << 5,
+    SL_USES_ROW = 1 << 6
 };
 
 /* For check() of a row: -EINVAL and a sentence where spec sets what the codec has no use for. */

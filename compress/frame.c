@@ -23,7 +23,7 @@ struct head {
     uint8_t version, id, dtype, flags;
     uint64_t count, payload;
     uint8_t bits, tile_log2;
-    uint16_t reserved;
+    uint16_t row;
     uint32_t k;
     uint64_t seed;
     uint32_t stream, step, tile, rows, ranks, crc;
@@ -78,6 +78,7 @@ size_t sl_frame_write(const struct sl_codec_spec *spec, const struct sl_codec_at
         .count = count,
         .bits = spec->bits,
         .tile_log2 = TILE_LOG2,
+        .row = spec->row,
         .k = spec->k,
         .seed = spec->seed,
         .stream = at->stream,
@@ -87,7 +88,8 @@ size_t sl_frame_write(const struct sl_codec_spec *spec, const struct sl_codec_at
         .ranks = spec->ranks,
     };
 
-    sl_assert(at->first % SL_TILE == 0 && at->first / SL_TILE <= UINT32_MAX);
+    /* Rows, which may begin elsewhere, have no use for it. */
+    sl_assert((spec->row != 0 || at->first % SL_TILE == 0) && at->first / SL_TILE <= UINT32_MAX);
     if (!stays) {
         head.payload = sl_codec_by_id(spec->id)->encode(spec, at, in, count, payload);
         stays = head.payload >= raw;
@@ -123,10 +125,12 @@ static int check_start(const struct head *head, size_t len)
 /* Of a payload that is as it was sent. */
 static int check_fields(const struct head *head)
 {
-    if (head->reserved != 0 || (head->flags & ~KNOWN_FLAGS) != 0)
-        return sl_fail(-EBADMSG,
-                       "the frame uses what version %d has reserved: flags 0x%02x, word 0x%04x",
-                       SL_FRAME_VERSION, head->flags, head->reserved);
+    if ((head->flags & ~KNOWN_FLAGS) != 0)
+        return sl_fail(-EBADMSG, "the frame uses flags that version %d has reserved: 0x%02x",
+                       SL_FRAME_VERSION, head->flags);
+    if (head->rows > UINT16_MAX)
+        return sl_fail(-EBADMSG, "the frame is of a sketch of %u rows, and none has as many",
+                       head->rows);
     if (head->tile_log2 != TILE_LOG2)
         return sl_fail(-EBADMSG, "the frame has tiles of 2^%u elements, and this Sluice 2^%d",
                        head->tile_log2, TILE_LOG2);
@@ -175,7 +179,8 @@ int sl_frame_read(const void *bytes, size_t len, struct sl_frame *out)
                  .flags = (head.flags >> SPEC_SHIFT) & SPEC_FLAGS,
                  .bits = head.bits,
                  .k = head.k,
-                 .rows = head.rows,
+                 .rows = (uint16_t)head.rows,
+                 .row = head.row,
                  .ranks = head.ranks,
                  .seed = head.seed},
         .at = {(uint64_t)head.tile * SL_TILE, head.stream, head.step},

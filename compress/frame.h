@@ -12,7 +12,7 @@
  *       16  u64    bytes of payload
  *       24  u8     bits of a code
  *       25  u8     log2 of a tile's elements, 12
- *       26  u16    reserved, zero, as are the other flags
+ *       26  u16    elements of a row (row=); the other flags are reserved, zero
  *       28  u32    k
  *       32  u64    seed
  *       40  u32    stream, step

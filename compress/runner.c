@@ -66,20 +66,21 @@ static struct sl_codec_at at_of(const struct sl_work *work)
 static void measure(struct sl_code_runner *runner, const struct sl_codec_spec *spec,
                     const struct sl_work *work)
 {
-    size_t step = runner->codec->size(spec, SL_TILE), elem = spec->dtype == SLUICE_F32 ? 4 : 2;
+    size_t tile = sl_codec_tile(spec), elem = spec->dtype == SLUICE_F32 ? 4 : 2;
+    size_t step = runner->codec->size(spec, tile);
     size_t len = runner->codec->size(spec, work->count);
     struct sl_codec_spec floats = *spec;
 
     floats.dtype = SLUICE_F32;
-    for (uint64_t first = 0; first < work->count; first += SL_TILE) {
-        size_t n = work->count - first < SL_TILE ? work->count - first : SL_TILE;
-        size_t off = first / SL_TILE * step;
+    for (uint64_t first = 0; first < work->count; first += tile) {
+        size_t n = work->count - first < tile ? work->count - first : tile;
+        size_t off = first / tile * step;
         struct sl_codec_at at = at_of(work);
-        float sent[SL_TILE], given[SL_TILE];
+        float sent[SL_TILE_MOST], given[SL_TILE_MOST];
 
         at.first += first;
         if (runner->codec->decode(&floats, &at, (const char *)work->dst + off,
-                                  n == SL_TILE ? step : len - off, n, sent) != 0)
+                                  n == tile ? step : len - off, n, sent) != 0)
             return;
         sl_elements_widen(spec->dtype, (const char *)work->src + first * elem, n, given);
         for (size_t i = 0; i < n; i++) {
@@ -208,7 +209,7 @@ void sl_code_runner_init(struct sl_code_runner *runner, const struct sl_codec_sp
     for (unsigned i = 0; i < SL_CODE_DTYPES; i++) {
         runner->codes[i].base =
             (struct sl_code){.bytes = code_bytes,
-                             .tile = SL_TILE,
+                             .tile = (uint32_t)sl_codec_tile(spec),
                              .up_to = (runner->codec->flags & SL_CODEC_FIXED) == 0,
                              .exact = (runner->codec->flags & SL_CODEC_LOSSLESS) != 0,
                              .sparse = (runner->codec->flags & SL_CODEC_SPARSE) != 0,

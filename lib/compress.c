@@ -115,6 +115,11 @@ int sl_compression_create(const char *text, struct sl_coding **out)
                        "there is no feedback=on for %s, which loses nothing or has no "
                        "fixed size",
                        sl_codec_by_id(spec.id)->name);
+    if (setting.feedback && spec.row != 0)
+        return sl_fail(-EINVAL,
+                       "there is no feedback=on for %s: what comes in a row is another thing each "
+                       "time",
+                       sl_codec_by_id(spec.id)->name);
     made = calloc(1, sizeof(*made));
     if (made == NULL)
         return sl_fail(-ENOMEM, "no memory to compress");

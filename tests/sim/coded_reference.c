@@ -22,9 +22,9 @@ void coded_reference_init(struct coded_reference *ref)
     if (!ref->feedback)
         return;
     ref->residuals = calloc(ref->ranks, sizeof(*ref->residuals));
-    ref->owners = calloc(ref->count + SL_TILE, sizeof(*ref->owners));
+    ref->owners = calloc(ref->count + SL_TILE_MOST, sizeof(*ref->owners));
     for (uint32_t r = 0; r < ref->ranks; r++)
-        ref->residuals[r] = calloc(in_count(ref) + SL_TILE, sizeof(float));
+        ref->residuals[r] = calloc(in_count(ref) + SL_TILE_MOST, sizeof(float));
 }
 
 void coded_reference_fini(struct coded_reference *ref)
@@ -48,11 +48,11 @@ static void through_to(const struct coded_reference *ref, unsigned dtype,
     static _Alignas(64) unsigned char wire[ROOM];
     const struct sl_codec *codec = sl_codec_by_id(ref->spec.id);
     struct sl_codec_spec spec = ref->spec;
-    uint16_t halves[SL_TILE];
+    uint16_t halves[SL_TILE_MOST];
     size_t len;
 
     spec.dtype = (uint8_t)dtype;
-    sl_assert(n <= SL_TILE && codec->size(&spec, n) <= ROOM);
+    sl_assert(n <= SL_TILE_MOST && codec->size(&spec, n) <= ROOM);
     len = residual != NULL ? sl_codec_encode_feedback(&spec, at, in, residual, n, wire)
                            : codec->encode(&spec, at, in, n, wire);
     if ((codec->flags & SL_CODEC_LOSSLESS) != 0 && dtype != SLUICE_F32) {
@@ -85,7 +85,7 @@ static void given(const struct coded_reference *ref, uint32_t rank, uint32_t tur
 static void summed(const struct coded_reference *ref, uint32_t turn, uint64_t tile,
                    const void *const *ins, uint64_t first, size_t n, float *sum)
 {
-    float part[SL_TILE], factor = 1.0f / (float)ref->ranks;
+    float part[SL_TILE_MOST], factor = 1.0f / (float)ref->ranks;
 
     for (uint32_t r = 0; r < ref->ranks; r++) {
         given(ref, r, turn, tile, ins[r], first, n, r == 0 ? sum : part);
@@ -111,8 +111,8 @@ static uint32_t rank_at(const struct coded_reference *ref, uint32_t host, uint32
 static void summed_by_hosts(const struct coded_reference *ref, uint32_t turn, uint64_t tile,
                             uint32_t place, const void *const *ins, size_t n, float *sum)
 {
-    uint64_t first = tile * SL_TILE;
-    float part[SL_TILE], coded[SL_TILE], factor = 1.0f / (float)ref->ranks;
+    uint64_t first = tile * sl_codec_tile(&ref->spec);
+    float part[SL_TILE_MOST], coded[SL_TILE_MOST], factor = 1.0f / (float)ref->ranks;
 
     for (uint32_t host = 0; host < ref->hosts; host++) {
         uint32_t sender = rank_at(ref, host, place / ref->hosts);
@@ -123,7 +123,7 @@ static void summed_by_hosts(const struct coded_reference *ref, uint32_t turn, ui
         memset(part, 0, sizeof(part));
         for (uint32_t local = 0; local < ref->ranks / ref->hosts; local++) {
             const char *in = ins[rank_at(ref, host, local)];
-            float x[SL_TILE];
+            float x[SL_TILE_MOST];
 
             sl_elements_widen(ref->spec.dtype, in + first * esize(ref), n, x);
             for (size_t i = 0; i < n; i++)
@@ -151,7 +151,7 @@ static void round_the_ring(const struct coded_reference *ref, uint32_t turn, uin
         uint32_t r = (owner + hop) % ref->ranks;
         struct sl_codec_at at = {.first = tile * SL_TILE, .stream = giver, .step = turn};
         float *residual = ref->feedback ? ref->residuals[giver] + first : NULL;
-        float own[SL_TILE];
+        float own[SL_TILE_MOST];
 
         sl_elements_widen(ref->spec.dtype, (const char *)ins[r] + first * esize(ref), n, own);
         through_to(ref, dtype, &at, from, n, residual, own, true);
@@ -173,18 +173,19 @@ static bool by_gathering(const struct coded_reference *ref)
 {
     bool sparse = (sl_codec_by_id(ref->spec.id)->flags & SL_CODEC_SPARSE) != 0;
 
-    return ref->recipe != NULL ? strcmp(ref->recipe, "gather") == 0
-                               : sparse && (ref->ranks == 2 || ref->count <= SL_TILE);
+    return ref->recipe != NULL
+               ? strcmp(ref->recipe, "gather") == 0
+               : sparse && (ref->ranks == 2 || ref->count <= sl_codec_tile(&ref->spec));
 }
 
 /* An owner has whole tiles. */
 static void allreduce(const struct coded_reference *ref, uint32_t turn, const void *const *ins,
                       void *const *outs)
 {
-    size_t tile = SL_TILE;
+    size_t tile = sl_codec_tile(&ref->spec);
     uint64_t tiles = (ref->count + tile - 1) / tile;
     uint64_t shard = ((ref->count + ref->ranks - 1) / ref->ranks + tile - 1) / tile;
-    float sum[SL_TILE], coded[SL_TILE];
+    float sum[SL_TILE_MOST], coded[SL_TILE_MOST];
 
     for (uint64_t t = 0; t < tiles; t++) {
         uint64_t first = t * tile;
@@ -217,10 +218,10 @@ static void allreduce(const struct coded_reference *ref, uint32_t turn, const vo
 static void blocks(const struct coded_reference *ref, uint32_t turn, const void *const *ins,
                    void *const *outs)
 {
-    size_t tile = SL_TILE;
+    size_t tile = sl_codec_tile(&ref->spec);
     uint64_t tiles = (ref->count + tile - 1) / tile;
     bool all = ref->coll == SL_ALL_TO_ALL, sums = ref->coll == SL_REDUCE_SCATTER;
-    float coded[SL_TILE];
+    float coded[SL_TILE_MOST];
 
     for (uint32_t r = 0; r < ref->ranks; r++) {
         for (uint64_t t = 0; t < ref->ranks * tiles; t++) {
@@ -250,8 +251,8 @@ static void spread(const struct coded_reference *ref, uint32_t turn, const void 
                    void *const *outs)
 {
     bool gather = ref->coll == SL_ALL_GATHER;
-    size_t tile = SL_TILE;
-    float coded[SL_TILE];
+    size_t tile = sl_codec_tile(&ref->spec);
+    float coded[SL_TILE_MOST];
 
     for (uint32_t r = gather ? 0 : ref->root; r < (gather ? ref->ranks : ref->root + 1); r++) {
         for (uint64_t off = 0; off < ref->count; off += tile) {

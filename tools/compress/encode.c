@@ -8,14 +8,15 @@
 static int encode_all(const struct sl_codec_spec *spec, struct file_in *in, struct file_out *out)
 {
     size_t width = sluice_dtype_size((enum sluice_dtype)spec->dtype), got;
+    size_t most = TOOL_FRAME_ELEMENTS - TOOL_FRAME_ELEMENTS % sl_codec_tile(spec);
     struct file_room elements = {0}, frame = {0};
     struct sl_codec_at at = {0};
-    int err = file_room_grow(&elements, TOOL_FRAME_ELEMENTS * width);
+    int err = file_room_grow(&elements, most * width);
 
     if (err == 0)
-        err = file_room_grow(&frame, sl_frame_bound(spec, TOOL_FRAME_ELEMENTS));
+        err = file_room_grow(&frame, sl_frame_bound(spec, most));
     while (err == 0) {
-        err = file_read(in, elements.at, TOOL_FRAME_ELEMENTS * width, &got);
+        err = file_read(in, elements.at, most * width, &got);
         /* A file of nothing becomes one frame of nothing. */
         if (err != 0 || (got == 0 && at.first > 0))
             break;
@@ -27,7 +28,7 @@ static int encode_all(const struct sl_codec_spec *spec, struct file_in *in, stru
         err = file_write(out, frame.at,
                          sl_frame_write(spec, &at, elements.at, got / width, frame.at));
         at.first += got / width;
-        if (got < TOOL_FRAME_ELEMENTS * width)
+        if (got < most * width)
             break;
     }
     file_room_free(&elements);

@@ -250,7 +250,7 @@ static void a_forged_header_is_refused_by_a_sentence_that_names_it(void **state)
     REFUSED(read_forged(16, 4160, 8), "e4m3 take");
     REFUSED(read_forged(24, 4, 1), "no bits");
     REFUSED(read_forged(25, 13, 1), "2^13");
-    REFUSED(read_forged(26, 1, 2), "reserved");
+    REFUSED(read_forged(26, 1, 2), "has no row");
     REFUSED(read_forged(28, 1, 4), "no k");
     REFUSED(read_forged(32, 1, 8), "seed");
     REFUSED(read_forged(52, 1, 4), "no rows");
