@@ -14,7 +14,8 @@ static const struct sl_code_work table[SL_CODEC_ID_COUNT] = {
     [SL_CODEC_RANDK] = {2.5f, 2.5f, 2.2f}, [SL_CODEC_SHIQ] = {4.4f, 2.7f, 2.3f},
     [SL_CODEC_SKETCH] = {30, 40, 40},      [SL_CODEC_DCT] = {47, 30, 30},
     [SL_CODEC_KMEANS] = {19, 8.5f, 8.5f},  [SL_CODEC_PALETTE] = {3.8f, 5, 6.8f},
-    [SL_CODEC_RANS] = {6.7f, 6.8f, 9.2f},
+    [SL_CODEC_RANS] = {6.7f, 6.8f, 9.2f},  [SL_CODEC_ROW8] = {4, 2.5f, 2.8f},
+    [SL_CODEC_ROWE4M3] = {4, 2.7f, 3},
 };
 
 /* On top: a word of random bits for every two elements; butterflies before or after. */
