@@ -90,6 +90,8 @@ static void prove_size(const struct sl_algo *algo, enum sl_coll c, uint32_t n)
             base.count = (base.count + n - 1) / n;
         if (n > 10 && i > 5) /* the time grows with the third power */
             base.chunk = 4 * TILE;
+        if (algo == test_coded("code_gather") && n > 4) /* of the whole vector, not of shards */
+            base.chunk = n * TILE / 2;
         code.up_to = seed % 4 < 2;
         code.bytes = (i + n) % 2 == 0 ? many_bytes : bytes;
         assert_int_equal(prove(algo, &base, seed), n < 2 ? -ENOTSUP : 0);
