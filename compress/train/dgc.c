@@ -53,7 +53,7 @@ static void lay(struct sl_dgc *d, const struct sl_dgc_config *config, const stru
     d->kept.cap = cap;
     d->kept.index = sl_room_take(room, cap * sizeof(*d->kept.index));
     d->kept.value = sl_room_floats(room, cap);
-    sl_messages_lay(&d->messages, net, sl_sparse_bound(&config->sparse, config->count, cap), room);
+    sl_sparse_sum_lay(&d->sum, net, &config->sparse, config->count, cap, room);
 }
 
 int sl_dgc_size(const struct sl_dgc_config *config, const struct sl_net *net, size_t *size)
@@ -130,21 +130,16 @@ static size_t choose(struct sl_dgc *d)
 
 int sl_dgc_step(struct sl_dgc *d, const float *gradient, float *out)
 {
-    size_t count = d->config.count, kept;
+    size_t kept;
     int err;
 
     gather_momentum(d, gradient);
     kept = choose(d);
-    d->sent = sl_sparse_write(&d->config.sparse, d->kept.index, d->kept.value, kept, count,
-                              d->messages.own);
     d->step++;
-    err = sl_messages_gather(&d->messages, d->sent);
-    memset(out, 0, count * sizeof(*out));
-    for (uint32_t w = 0; err == 0 && w < d->net->ranks; w++)
-        err = sl_sparse_add(&d->config.sparse, sl_messages_of(&d->messages, w), d->messages.lens[w],
-                            count, out);
+    err = sl_sparse_sum(&d->sum, d->kept.index, d->kept.value, kept, out);
+    d->sent = d->sum.sent;
     if (err == 0)
-        sl_scale(out, 1 / (float)d->net->ranks, count);
+        sl_scale(out, 1 / (float)d->net->ranks, d->config.count);
     return err;
 }
 

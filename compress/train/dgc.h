@@ -8,7 +8,8 @@
  *   the ratio * count largest of v are sent, and are 0 in v then, and in u (factor masking)
  *
  * In the first steps, more is sent (warm-up). What is sent has u16 places and f32 or bf16 values
- * (compress/sparse.h); all ranks' are added in the order of ranks.
+ * (compress/sparse.h); all ranks' are added in the order of ranks, gathered or by regions of equal
+ * numbers of entries (compress/train/sparse_sum.h).
  *
  * Source: Y. Lin, S. Han, H. Mao, Y. Wang, W. Dally, "Deep gradient compression: reducing the
  * communication bandwidth for distributed training", ICLR 2018. In place of a threshold from a
@@ -21,7 +22,7 @@
 #include "compress/sparse.h"
 #include "compress/state.h"
 #include "compress/topk.h"
-#include "compress/train/messages.h"
+#include "compress/train/sparse_sum.h"
 
 #define SL_DGC_STAGES_MOST 8
 
@@ -47,8 +48,8 @@ struct sl_dgc {
     struct sl_topk_state *topk;
     struct sl_topk_work *work;
     struct sl_topk_out kept;
-    struct sl_messages messages;
-    size_t sent; /* bytes of this rank's last message */
+    struct sl_sparse_sum sum;
+    size_t sent; /* bytes of this rank's last messages */
 };
 
 /* Five stages of the paper: 25 %, 6.3 %, 1.6 %, 0.4 % and 0.1 % of elements, down to ratio. */
