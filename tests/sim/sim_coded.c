@@ -220,8 +220,8 @@ static void draw(struct run *r, uint64_t seed)
     if (ref->coll == SL_ALLREDUCE && r->ranks % 2 == 0 && r->ranks > 2 && !sl_rng_chance(&rng, 4))
         ref->hosts = r->ranks == 6 && sl_rng_chance(&rng, 2) ? 3 : 2;
     ref->dealt = sl_rng_chance(&rng, 2);
-    ref->feedback = (r->kept || sl_coll_reduces(ref->coll)) && fixed && ref->spec.row == 0 &&
-                    sl_rng_chance(&rng, 2);
+    ref->feedback = (r->kept || sl_coll_reduces(ref->coll)) && fixed && !exact &&
+                    ref->spec.row == 0 && sl_rng_chance(&rng, 2);
     r->in_place = sl_rng_chance(&rng, 3);
     r->late = sl_rng_chance(&rng, 2);
     r->resumed = r->kept && r->rounds > 1 ? (uint32_t)sl_rng_range(&rng, 1, r->rounds - 1) : 0;
