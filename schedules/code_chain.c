@@ -8,7 +8,7 @@
 
 enum { WORKS, SENDS, RECVS }; /* channels */
 
-#define SLOTS 16 /* pieces under way: see AHEAD_BYTES of oneshot.c */
+#define SLOTS 16 /* pieces under way: see sl_code_ahead() */
 #define PARTS 16 /* the chain is filled by one piece per link */
 
 static void build_chain(struct sl_schedule *s, const struct sl_shape *shape)

@@ -20,21 +20,21 @@
 
 enum { TAKE, GIVE, SENDS, RECVS }; /* channels */
 
-#define AHEAD 4 /* rounds under way */
+#define PARTS 4 /* of a vector that is not long, so that they overlap */
 #define SUMS 2  /* places for sums */
 
 struct gather {
     struct sl_schedule *s;
     const struct sl_shape *shape;
-    uint64_t piece, rounds;
-    struct sl_slot *came; /* [AHEAD * size]: by whose it is; this rank's own is what it sends */
-    uint32_t *sent;       /* [AHEAD * size]: steps that read this rank's own */
+    uint64_t piece, rounds, ahead; /* so many rounds are under way */
+    struct sl_slot *came; /* [ahead * size]: by whose it is; this rank's own is what it sends */
+    uint32_t *sent;       /* [ahead * size]: steps that read this rank's own */
     uint32_t read[SUMS];  /* step that read the sum last */
 };
 
 static struct sl_slot *slot_of(const struct gather *g, uint64_t round, uint32_t rank)
 {
-    return &g->came[round % AHEAD * g->shape->size + rank];
+    return &g->came[round % g->ahead * g->shape->size + rank];
 }
 
 static uint64_t piece_len(const struct gather *g, uint64_t round)
@@ -52,7 +52,7 @@ static void give(struct gather *g, uint64_t round)
 {
     const struct sl_code *code = g->shape->code;
     uint32_t rank = g->shape->rank, size = g->shape->size;
-    uint32_t *sent = &g->sent[round % AHEAD * size];
+    uint32_t *sent = &g->sent[round % g->ahead * size];
     struct sl_slot *slot = slot_of(g, round, rank);
     uint64_t len = piece_len(g, round);
 
@@ -123,26 +123,30 @@ static void take(struct gather *g, uint64_t round)
 
 static void build_rounds(struct gather *g)
 {
-    for (uint64_t t = 0; t < g->rounds + AHEAD - 1; t++) {
+    for (uint64_t t = 0; t < g->rounds + g->ahead - 1; t++) {
         if (t < g->rounds) {
             give(g, t);
             receive(g, t);
         }
-        if (t >= AHEAD - 1)
-            take(g, t - (AHEAD - 1));
+        if (t >= g->ahead - 1)
+            take(g, t - (g->ahead - 1));
     }
 }
 
 static int build(const struct sl_shape *shape, struct sl_schedule *out)
 {
     struct gather g = {.s = out, .shape = shape};
-    size_t slots = AHEAD * (size_t)shape->size;
 
     sl_schedule_init(out, "code_gather");
     if (shape->size < 2 || shape->code == NULL)
         return sl_fail(-ENOTSUP, "code_gather needs 2 ranks and a codec");
     if (shape->count == 0)
         return 0;
+    g.piece = sl_code_piece(shape, shape->count, PARTS);
+    g.rounds = sl_ceil_div(shape->count, g.piece);
+    g.ahead = sl_code_ahead(shape, g.piece, shape->size);
+    size_t slots = g.ahead * shape->size;
+
     g.came = calloc(slots, sizeof(*g.came));
     g.sent = malloc(slots * sizeof(*g.sent));
     if (g.came == NULL || g.sent == NULL) {
@@ -154,11 +158,9 @@ static int build(const struct sl_shape *shape, struct sl_schedule *out)
         g.sent[i] = g.came[i].reader = SL_NO_DEP;
     for (unsigned i = 0; i < SUMS; i++)
         g.read[i] = SL_NO_DEP;
-    g.piece = sl_code_piece(shape, shape->count, AHEAD);
-    g.rounds = sl_ceil_div(shape->count, g.piece);
     out->wide_tmp = shape->esize != sizeof(float);
     out->tmp_count = out->wide_tmp ? SUMS * g.piece : 0;
-    sl_slots_take(out, g.came, sl_min(AHEAD, g.rounds) * shape->size,
+    sl_slots_take(out, g.came, sl_min(g.ahead, g.rounds) * shape->size,
                   shape->code->bytes(shape->code, sl_min(g.piece, shape->count)));
     build_rounds(&g);
     free(g.came);
@@ -173,7 +175,7 @@ static double cost(const struct sl_shape *shape, const struct sl_costs *costs)
 
     if (shape->size < 2 || count == 0)
         return -1;
-    double rounds = (double)sl_ceil_div(count, sl_code_piece(shape, count, AHEAD));
+    double rounds = (double)sl_ceil_div(count, sl_code_piece(shape, count, PARTS));
     struct sl_code_time time = {.work = sl_code_work_ns(costs, (double)count, work->encode) +
                                         sl_code_work_ns(costs, (double)count, work->decode) +
                                         sl_code_work_ns(costs, (double)(others * count), work->add),

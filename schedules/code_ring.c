@@ -13,10 +13,10 @@
  * shot (oneshot.c); but a value goes through the codec at each hop, so that the error grows with
  * the ranks: it is for those who ask for it. reduce_scatter is the first half.
  *
- * Pieces of all shards go round in batches of AHEAD: while one is encoded, the others are on the
- * wire. What a step writes was read AHEAD messages ago at the latest, and messages of both halves
- * meet in one order, so nothing waits in a circle; passing on takes two places a piece, since a
- * place is free only once the next rank has its bytes.
+ * Pieces of all shards go round in batches: while one is encoded, the others are on the wire. What a
+ * step writes was read a batch's messages ago, and messages of both halves meet in one order, so
+ * nothing waits in a circle; passing on takes two places a piece, since a place is free only once
+ * the next rank has its bytes.
  *
  * P. Patarasuk, X. Yuan, JPDC 69(2), 2009, for the ring.
  */
@@ -27,13 +27,13 @@
 
 enum { HOPS, TAKE, GIVE, SENDS, RECVS }; /* channels */
 
-#define AHEAD 4 /* pieces of a shard that go round together */
+#define PARTS 4 /* of a shard that is not long, so that they overlap */
 #define SUMS 2  /* places for sums */
 
 /* Places of the wire that are used in turns. */
 struct turns {
-    struct sl_slot slots[2 * AHEAD];
-    uint32_t sent[2 * AHEAD]; /* step that sends from there, where another reads it, too */
+    struct sl_slot slots[2 * SL_AHEAD_MOST];
+    uint32_t sent[2 * SL_AHEAD_MOST]; /* step that sends from there, where another reads it, too */
     uint32_t count, next;
 };
 
@@ -45,6 +45,7 @@ struct ring {
     uint64_t stride;     /* from shard to shard */
     uint64_t tiles;      /* of a shard, as the codec numbers them */
     uint64_t piece, pieces;
+    uint64_t batch;          /* pieces of a shard that go round together */
     struct turns came, made; /* sums that are on the way */
     struct turns done;       /* complete, made here or passed on */
     uint32_t read[SUMS];     /* step that read the sum last */
@@ -230,19 +231,18 @@ static void cut(struct ring *ring)
 {
     const struct sl_shape *shape = ring->shape;
     bool all = shape->coll == SL_ALLREDUCE;
-    uint64_t batch;
 
     ring->stride = all ? sl_code_shard(shape) : shape->count;
     ring->shard = sl_min(ring->stride, shape->count);
     ring->tiles = sl_ceil_div(ring->shard, shape->code->tile);
-    ring->piece = sl_code_piece(shape, ring->shard, AHEAD);
+    ring->piece = sl_code_piece(shape, ring->shard, PARTS);
     ring->pieces = sl_ceil_div(ring->shard, ring->piece);
-    batch = sl_min(ring->pieces, AHEAD);
+    ring->batch = sl_min(ring->pieces, sl_code_ahead(shape, ring->piece, all ? 4 : 2));
     ring->s->wide_tmp = shape->esize != sizeof(float);
     ring->s->tmp_count = SUMS * ring->piece;
-    turns_take(ring, &ring->came, batch);
-    turns_take(ring, &ring->made, batch);
-    turns_take(ring, &ring->done, all ? 2 * batch : 0);
+    turns_take(ring, &ring->came, ring->batch);
+    turns_take(ring, &ring->made, ring->batch);
+    turns_take(ring, &ring->done, all ? 2 * ring->batch : 0);
 }
 
 static int build(const struct sl_shape *shape, struct sl_schedule *out)
@@ -262,8 +262,8 @@ static int build(const struct sl_shape *shape, struct sl_schedule *out)
     for (unsigned i = 0; i < SUMS; i++)
         ring.read[i] = SL_NO_DEP;
     cut(&ring);
-    for (uint64_t first = 0; first < ring.pieces; first += AHEAD)
-        build_batch(&ring, first, sl_min(first + AHEAD, ring.pieces));
+    for (uint64_t first = 0; first < ring.pieces; first += ring.batch)
+        build_batch(&ring, first, sl_min(first + ring.batch, ring.pieces));
     return sl_schedule_finish(out);
 }
 
@@ -292,7 +292,7 @@ static double cost(const struct sl_shape *shape, const struct sl_costs *costs)
     if (shape->size < 2 || shape->count == 0)
         return -1;
     uint64_t shard = all ? sl_min(sl_code_shard(shape), shape->count) : shape->count;
-    uint64_t pieces = sl_ceil_div(shard, sl_code_piece(shape, shard, AHEAD));
+    uint64_t pieces = sl_ceil_div(shard, sl_code_piece(shape, shard, PARTS));
     uint64_t summed = (shape->size - 1) * shard, hops = (all ? 2 : 1) * (shape->size - 1ull);
     uint32_t crossing = crossings(shape);
     const struct sl_link_cost *link = crossing != 0 ? &costs->net : &costs->shm;
@@ -303,7 +303,7 @@ static double cost(const struct sl_shape *shape, const struct sl_costs *costs)
                 sl_code_work_ns(costs, (double)(all ? shape->count : 0), work->decode) +
                 (double)(summed * sizeof(float)) * costs->copy * crowd,
         .latency = (double)hops * link->alpha * crowd,
-        .rounds = (double)sl_min(pieces, AHEAD)};
+        .rounds = (double)sl_min(pieces, PARTS)};
 
     sl_code_time_send(costs, link, shape->code, hops * shard, (double)(hops * pieces),
                       crossing != 0 ? crossing : 1, &time);

@@ -29,12 +29,6 @@ enum { REDUCE, TAKE, GIVE, SENDS, RECVS }; /* channels */
 #define PARTS 4 /* of a shard that is not long, so that they overlap */
 #define SUMS 2  /* places for sums */
 
-/* Rounds under way: as many as keep the link busy while a rank waits for its processor, as on a
- * busy host, or for an answer through full queues. At 1 Gbit/s these bytes take 17 ms. */
-#define AHEAD_LEAST 4
-#define AHEAD_MOST 16
-#define AHEAD_BYTES ((uint64_t)2 << 20)
-
 struct oneshot {
     struct sl_schedule *s;
     const struct sl_shape *shape;
@@ -273,8 +267,7 @@ static void cut(struct oneshot *o)
     o->tiles = sl_ceil_div(o->shard, o->code->tile);
     o->piece = sl_code_piece(shape, o->shard, PARTS);
     o->rounds = sl_ceil_div(o->shard, o->piece);
-    o->ahead = AHEAD_BYTES / (2 * shape->size * o->code->bytes(o->code, o->piece));
-    o->ahead = sl_min(sl_max(o->ahead, AHEAD_LEAST), AHEAD_MOST);
+    o->ahead = sl_code_ahead(shape, o->piece, 2 * (uint64_t)shape->size);
     o->s->wide_tmp = shape->esize != sizeof(float);
     if (shape->coll == SL_ALLREDUCE || (shape->coll == SL_REDUCE_SCATTER && o->s->wide_tmp))
         o->s->tmp_count = SUMS * o->piece;
