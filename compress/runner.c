@@ -3,6 +3,7 @@
 #include "compress/runner.h"
 
 #include "compress/elements.h"
+#include "compress/terms.h"
 #include "compress/work.h"
 #include "core/err.h"
 
@@ -18,6 +19,14 @@ static uint64_t code_bytes(const struct sl_code *code, uint64_t count)
     const struct sl_codec_spec *spec = &sl_container_of(code, struct sl_codec_code, base)->spec;
 
     return sl_codec_by_id(spec->id)->size(spec, count);
+}
+
+static uint64_t code_term_len(const struct sl_code *code, unsigned term, uint32_t ranks,
+                              uint64_t count)
+{
+    const struct sl_codec_code *c = sl_container_of(code, struct sl_codec_code, base);
+
+    return sl_terms_len(&c->spec, c->vote, term, ranks, count);
 }
 
 static const struct sl_codec_code *code_of(const struct sl_code_runner *runner,
@@ -143,6 +152,62 @@ static int decode_reduce(const struct sl_code_runner *runner, const struct sl_wo
     return err;
 }
 
+/* ---- encodings that add ---- */
+
+/* Which term, of elements on work's other side, whose numbers fill the room that there is. */
+static int term_of(const struct sl_code_runner *runner, const struct sl_work *work, size_t room,
+                   struct sl_terms_at *out)
+{
+    const struct sl_codec_code *code = code_of(runner, work->dtype);
+    const struct sl_code *base = &code->base;
+
+    if (work->term >= base->term_count || (work->term > 0) != (work->before != NULL))
+        return sl_fail(-ENOTSUP, "%s has no term %u", runner->codec->name, work->term);
+    size_t len = base->term_len(base, work->term, work->ranks, work->count) *
+                 sluice_dtype_size((enum sluice_dtype)base->terms[work->term].dtype);
+
+    if (len == 0 || len != room)
+        return sl_fail(-EMSGSIZE, "%llu elements of %u ranks have %zu bytes by %s, not %zu",
+                       (unsigned long long)work->count, work->ranks, len, runner->codec->name,
+                       room);
+    *out = (struct sl_terms_at){.spec = &code->spec,
+                                .vote = code->vote,
+                                .at = at_of(work),
+                                .term = work->term,
+                                .ranks = work->ranks,
+                                .before = work->before};
+    return 0;
+}
+
+static int encode_term(struct sl_code_runner *runner, const struct sl_work *work, uint64_t *len)
+{
+    float *residual = sl_code_state_at(work->state, work->stage, work->tile, work->count);
+    struct sl_code_tally *tally = &runner->tally;
+    struct sl_terms_at at;
+    int err = term_of(runner, work, work->dst_len, &at);
+
+    if (err != 0)
+        return err;
+    sl_terms_encode(&at, work->dtype, work->src, residual, work->count, work->dst,
+                    runner->measure ? &tally->power : NULL, runner->measure ? &tally->error : NULL);
+    *len = work->dst_len;
+    tally->messages += work->term == 0;
+    tally->elements += work->term == 0 ? work->count : 0;
+    tally->bytes += work->dst_len;
+    return 0;
+}
+
+static int decode_sum(const struct sl_code_runner *runner, const struct sl_work *work)
+{
+    struct sl_terms_at at;
+    int err = term_of(runner, work, work->src_len, &at);
+
+    if (err == 0)
+        sl_terms_decode(&at, work->dtype, work->src, work->count,
+                        work->divisor > 1 ? 1.0f / (float)work->divisor : 1, work->dst);
+    return err;
+}
+
 static int copy(const struct sl_work *work)
 {
     if (work->src_wide && !work->dst_wide && work->dtype != SLUICE_F32)
@@ -164,6 +229,8 @@ static int perform(struct sl_code_runner *runner, const struct sl_work *work, ui
     case SL_WORK_ENCODE: return encode(runner, work, len);
     case SL_WORK_DECODE: return decode(runner, work);
     case SL_WORK_DECODE_REDUCE: return decode_reduce(runner, work);
+    case SL_WORK_ENCODE_TERM: return encode_term(runner, work, len);
+    case SL_WORK_DECODE_SUM: return decode_sum(runner, work);
     default: return sl_fail(-ENOTSUP, "a codec cannot do work %d", (int)work->kind);
     }
 }
@@ -213,10 +280,27 @@ void sl_code_runner_init(struct sl_code_runner *runner, const struct sl_codec_sp
                              .up_to = (runner->codec->flags & SL_CODEC_FIXED) == 0,
                              .exact = (runner->codec->flags & SL_CODEC_LOSSLESS) != 0,
                              .sparse = (runner->codec->flags & SL_CODEC_SPARSE) != 0,
-                             .mark = sl_code_mark(spec->id, hash ^ hash >> 16)};
+                             .mark = sl_code_mark(spec->id, hash ^ hash >> 16),
+                             .term_len = code_term_len};
+        sl_terms_of(spec, false, &runner->codes[i].base);
         runner->codes[i].spec = *spec;
         runner->codes[i].spec.dtype = (uint8_t)dtypes[i];
         runner->codes[i].base.work = sl_codec_work(spec);
         runner->codes[i].base.usual = sl_codec_usual(&runner->codes[i].spec);
     }
+}
+
+int sl_code_runner_vote(struct sl_code_runner *runner)
+{
+    if (runner->codec->id != SL_CODEC_SIGN)
+        return sl_fail(-EINVAL, "vote=on is for codec sign: %s has no signs to count",
+                       runner->codec->name);
+    for (unsigned i = 0; i < SL_CODE_DTYPES; i++) {
+        struct sl_codec_code *code = &runner->codes[i];
+
+        code->vote = true;
+        code->base.mark = sl_code_mark(runner->codec->id, code->base.mark * UINT32_C(0x9e3779b1));
+        sl_terms_of(&code->spec, true, &code->base);
+    }
+    return 0;
 }

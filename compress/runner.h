@@ -22,6 +22,7 @@
 struct sl_codec_code {
     struct sl_code base;
     struct sl_codec_spec spec;
+    bool vote; /* sums are by majority: compress/terms.h */
 };
 
 /* What a runner has encoded so far. */
@@ -42,6 +43,9 @@ struct sl_code_runner {
 
 /* spec: its dtype does not count, that of each call does. */
 void sl_code_runner_init(struct sl_code_runner *runner, const struct sl_codec_spec *spec);
+
+/* Has sums by the majority of signs. -EINVAL: of another codec than sign. */
+int sl_code_runner_vote(struct sl_code_runner *runner);
 
 /* For calls with elements of that type; NULL: the codec takes none such. sums: they are reduced,
  * in f32, so that a codec whose bytes are those of bf16 or f16 will not do. */

@@ -25,10 +25,15 @@ static size_t width_of(const struct sl_codec_spec *spec)
     return wide(spec) ? 2 : 1;
 }
 
+static unsigned ranks_of(const struct sl_codec_spec *spec)
+{
+    return spec->ranks > 0 ? spec->ranks : 1;
+}
+
 /* The largest code of one rank. */
 static int largest_of(const struct sl_codec_spec *spec)
 {
-    return (int)((wide(spec) ? 32767u : 127u) / spec->ranks);
+    return (int)((wide(spec) ? 32767u : 127u) / ranks_of(spec));
 }
 
 static int check(const struct sl_codec_spec *spec)
@@ -39,7 +44,7 @@ static int check(const struct sl_codec_spec *spec)
         return sl_fail(-EINVAL,
                        "codec shiq has codes of 8 bits, or of 16 with bits=16, not bits=%u",
                        spec->bits);
-    if (spec->ranks == 0 || spec->ranks > most)
+    if (spec->ranks > most)
         return sl_fail(-EINVAL, "codec shiq adds up messages of ranks=1 to %u, not %u", most,
                        spec->ranks);
     return sl_codec_check_used(spec, SL_USES_BITS | SL_USES_RANKS);
@@ -328,7 +333,7 @@ size_t sl_shiq_encode(const struct sl_codec_spec *spec, const struct sl_codec_at
 /* Whether all sums are such that ranks could make; then, they are made. */
 static int add_codes(const struct sl_codec_spec *spec, void *sum, const void *in, size_t count)
 {
-    int most = largest_of(spec) * (int)spec->ranks, wrong = 0;
+    int most = largest_of(spec) * (int)ranks_of(spec), wrong = 0;
 
     for (size_t i = 0; i < count; i++) {
         int code = load_code(spec, sum, i) + load_code(spec, in, i);
@@ -337,7 +342,7 @@ static int add_codes(const struct sl_codec_spec *spec, void *sum, const void *in
     }
     if (wrong)
         return sl_fail(-EBADMSG, "sums of shiq codes are larger than %u ranks could make them",
-                       spec->ranks);
+                       ranks_of(spec));
     for (size_t i = 0; i < count; i++) {
         if (wide(spec))
             ((int16_t *)sum)[i] += ((const int16_t *)in)[i];

@@ -7,7 +7,7 @@
  * floats that are not negative, and NaN is above all numbers. Then codes go through an all-reduce
  * of SLUICE_SUM. A code is at most 127 / ranks (32767 / ranks with bits=16), so no sum overflows.
  *
- * spec: a checked one of SL_CODEC_SHIQ.
+ * spec: a checked one of SL_CODEC_SHIQ. ranks 0: 1, and in a collective as many as it has.
  *
  * Source: A. Sapio et al., "Scaling distributed machine learning with in-network aggregation", NSDI
  * 2021.

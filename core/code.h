@@ -15,6 +15,13 @@ struct sl_code_work {
     float encode, decode, add;
 };
 
+#define SL_CODE_TERMS_MAX 2
+
+/* Numbers that a codec makes of elements so that those of all ranks are reduced as any others. */
+struct sl_code_term {
+    uint8_t dtype, op; /* enum sluice_dtype, enum sluice_op */
+};
+
 /* Whoever makes one embeds it. It does not change while a plan goes by it. */
 struct sl_code {
     /* Of an encoding of count elements (at least 1): exactly, or with up_to the most. */
@@ -29,6 +36,14 @@ struct sl_code {
     struct sl_code_work work;
     /* Bytes that an element usually takes, where bytes() says but the most; 0: what it says. */
     float usual;
+    /* Encodings that add have terms in place of bytes: each is reduced over all ranks before the
+     * next is made, which goes by what has come out, and the elements' sum is decoded from what has
+     * come out of all. 0: they do not add. */
+    uint32_t term_count;
+    struct sl_code_term terms[SL_CODE_TERMS_MAX];
+    /* Numbers of a term of count elements from the beginning of a tile on; each whole tile has as
+     * many. 0: sums of so many ranks do not fit. */
+    uint64_t (*term_len)(const struct sl_code *code, unsigned term, uint32_t ranks, uint64_t count);
 };
 
 static inline uint32_t sl_code_mark(uint32_t name, uint32_t hash)

@@ -23,6 +23,8 @@ enum sl_work_kind {
     SL_WORK_ENCODE,        /* elements of src → bytes in dst; req->len tells how many */
     SL_WORK_DECODE,        /* bytes of src → elements in dst */
     SL_WORK_DECODE_REDUCE, /* dst = dst ⊕ the elements that the bytes of src stand for */
+    SL_WORK_ENCODE_TERM,   /* elements of src → numbers of a term in dst (core/code.h) */
+    SL_WORK_DECODE_SUM,    /* numbers of src, reduced over all ranks → the elements' sum in dst */
 };
 
 struct sl_work {
@@ -30,7 +32,7 @@ struct sl_work {
     bool src_first; /* reductions: src is the first operand */
     enum sluice_dtype dtype;
     enum sluice_op op;
-    uint32_t divisor; /* reductions: the result is divided by it; 1: it is not */
+    uint32_t divisor; /* reductions and sums: the result is divided by it; 1: it is not */
     uint64_t count;   /* elements */
     /* That side has f32 in place of elements of dtype: sums that are not rounded yet. */
     bool src_wide, dst_wide;
@@ -39,6 +41,10 @@ struct sl_work {
     uint32_t stream; /* the sequence of random numbers, one of each who encodes */
     uint32_t turn;   /* the sequence's part for this start: the same on all ranks */
     uint64_t tile;   /* where the elements begin in the whole, in tiles */
+    /* Of terms: */
+    uint8_t term;       /* its number */
+    uint32_t ranks;     /* that add up */
+    const void *before; /* of these elements, what has come out of the term before; or NULL */
     const void *src;
     void *dst;
     size_t src_len; /* bytes */

@@ -85,6 +85,8 @@ static int perform(const struct toy *toy, const struct sl_work *work, uint64_t *
                    ? 0
                    : sl_fail(-EBADMSG, "%zu bytes are not %llu elements", work->src_len,
                              (unsigned long long)work->count);
+    case SL_WORK_ENCODE_TERM:
+    case SL_WORK_DECODE_SUM:
     case SL_WORK_NONE: break;
     }
     return sl_fail(-ENOTSUP, "the toy cannot do work %d", (int)work->kind);
