@@ -156,6 +156,10 @@ uint32_t sl_doubling_between(struct sl_schedule *s, const struct sl_shape *shape
                              const uint32_t *members, uint32_t size, uint32_t idx,
                              struct sl_place operand, uint32_t start);
 
+/* Where the window of those begins who reduce that term, or of the one behind the last: a window's
+ * bytes. terms.c */
+uint64_t sl_term_window(const struct sl_shape *shape, unsigned term);
+
 /* The link that a step over all ranks is as slow as. */
 static inline const struct sl_link_cost *sl_cost_link(const struct sl_shape *shape,
                                                       const struct sl_costs *costs)
@@ -172,9 +176,9 @@ extern const struct sl_algo sl_algo_doubling, sl_algo_halving;
 extern const struct sl_algo sl_algo_binomial, sl_algo_dtree;
 extern const struct sl_algo sl_algo_bruck, sl_algo_hier, sl_algo_hiertree, sl_algo_weighted;
 
-/* Of encodings: oneshot_hosts.c oneshot.c code_chain.c code_ring.c code_gather.c */
+/* Of encodings: oneshot_hosts.c oneshot.c code_chain.c code_ring.c code_gather.c code_sum.c */
 extern const struct sl_algo sl_algo_oneshot_hosts, sl_algo_oneshot, sl_algo_code_chain;
-extern const struct sl_algo sl_algo_code_ring, sl_algo_code_gather;
+extern const struct sl_algo sl_algo_code_ring, sl_algo_code_gather, sl_algo_code_sum;
 
 /* How many times longer work takes because ranks share cores. */
 static inline double sl_cost_crowd(const struct sl_costs *costs)

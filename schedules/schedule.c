@@ -132,6 +132,8 @@ static void print_flags(FILE *out, const struct sl_step *step)
         fprintf(out, " up-to");
     if (step->src_buf == SL_BUF_WIRE && step->length_from != 0)
         fprintf(out, " length-of %" PRIu32, step->length_from - 1);
+    if (step->term != 0)
+        fprintf(out, " term %u", step->term);
     if (step->stage != 0)
         fprintf(out, " stage %u", step->stage);
     if (step->stream != 0 || step->tile != 0)
@@ -143,7 +145,7 @@ static void print_flags(FILE *out, const struct sl_step *step)
 /* What a side of the step takes of its buffer, in the buffer's unit. */
 static uint64_t extent(const struct sl_step *step, unsigned buf)
 {
-    return buf == SL_BUF_WIRE ? step->wire_len : step->count;
+    return buf == SL_BUF_WIRE || sl_step_is_term_side(step, buf) ? step->wire_len : step->count;
 }
 
 static void print_step(const struct sl_schedule *schedule, uint32_t idx, FILE *out)
@@ -179,6 +181,8 @@ void sl_schedule_print(const struct sl_schedule *schedule, FILE *out)
             schedule->step_count, schedule->channel_count, schedule->tmp_count);
     if (schedule->wide_tmp)
         fprintf(out, " of f32");
+    if (schedule->in_bytes)
+        fprintf(out, ", in bytes");
     if (schedule->wire_bytes != 0)
         fprintf(out, ", wire %" PRIu64 " bytes", schedule->wire_bytes);
     if (schedule->win_values != 0) {
@@ -229,6 +233,10 @@ uint32_t sl_shape_hash(const struct sl_shape *shape, const char *algo)
         hash = hash_word(hash, shape->code->mark);
     if (shape->inner != NULL)
         hash = hash_word(hash, shape->inner->mark);
+    for (uint32_t i = 0; i < SL_CODE_TERMS_MAX; i++)
+        for (const char *c = shape->within[i] != NULL ? shape->within[i]->name : ""; *c != '\0';
+             c++)
+            hash = hash_word(hash, (uint64_t)(i + 1) << 8 | (unsigned char)*c);
     hash ^= hash >> 33;
     hash *= UINT64_C(0xff51afd7ed558ccd);
     hash ^= hash >> 33;

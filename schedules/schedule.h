@@ -58,6 +58,8 @@ enum sl_coll {
     SL_COLL_COUNT
 };
 
+struct sl_algo;
+
 /* What a builder may look at: equal on all ranks of the call, but for rank and the v-counts. */
 struct sl_shape {
     enum sl_coll coll;
@@ -72,6 +74,7 @@ struct sl_shape {
     const uint16_t *speed;       /* speed[rank] of its links, 1 to SL_SPEED_MAX; NULL: all alike */
     const struct sl_code *code;  /* what is sent is encoded by runner SL_CODE_RUNNER; NULL: raw */
     const struct sl_code *inner; /* ... and within hosts by SL_INNER_RUNNER; NULL: none is */
+    const struct sl_algo *within[SL_CODE_TERMS_MAX]; /* that reduce the terms of code; or NULL */
     /* SL_ALL_TO_ALL_V: of this rank, [size] each; otherwise NULL */
     const uint64_t *in_counts, *in_offs, *out_counts, *out_offs;
 };
@@ -88,6 +91,7 @@ struct sl_schedule {
     bool win_alike;      /* as many by every rank of the group: so all can decide by it */
     uint64_t tmp_count;  /* elements of SL_BUF_TMP */
     bool wide_tmp;       /* they are f32, whatever the call's are: for runners alone */
+    bool in_bytes; /* all places and counts are bytes (step.h): elements are of several types */
     uint64_t wire_bytes; /* of SL_BUF_WIRE */
     uint32_t *group;     /* owned: ranks whose windows are used, ascending, with this one */
     uint32_t group_count;
@@ -112,6 +116,12 @@ void sl_schedule_print(const struct sl_schedule *schedule, FILE *out);
 
 /* Of what all ranks of a call must agree on: algorithm, collective, sizes, root, chunk, hosts. */
 uint32_t sl_shape_hash(const struct sl_shape *shape, const char *algo);
+
+/* Numbers of a term of the shape's whole vector; 0: the code has no such term, or not of so many
+ * ranks. And what those who reduce it see: an allreduce of these numbers, in place. terms.c */
+bool sl_has_terms(const struct sl_shape *shape); /* all that its code has */
+uint64_t sl_term_count(const struct sl_shape *shape, unsigned term);
+void sl_term_shape(const struct sl_shape *shape, unsigned term, struct sl_shape *out);
 
 /* Elements of in and out that a call of this shape lends. */
 uint64_t sl_shape_in_count(const struct sl_shape *shape);
@@ -148,6 +158,7 @@ struct sl_algo {
     uint32_t colls;     /* bit 1 << enum sl_coll */
     bool needs_windows; /* all ranks on one host with windows (hier: on each host) */
     bool needs_hosts;   /* several, with the same number of ranks, more than one each */
+    bool needs_terms;   /* a code whose encodings add, and within[] of the shape */
     bool needs_unequal; /* pays only where the ranks' links are not alike; builds without, too */
     const char *source; /* the paper, or "" */
     const char *recipe; /* of encodings: the word that asks for it (recipe=); NULL: nobody can */

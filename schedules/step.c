@@ -67,6 +67,17 @@ const struct sl_step_row sl_step_rows[SL_STEP_KIND_COUNT] = {
                                .dst = true,
                                .reduces = true,
                                .needs_runner = true},
+    [SL_STEP_ENCODE_TERM] = {.name = "encode_term",
+                             .work = SL_WORK_ENCODE_TERM,
+                             .src = true,
+                             .dst = true,
+                             .needs_runner = true},
+    [SL_STEP_DECODE_SUM] = {.name = "decode_sum",
+                            .work = SL_WORK_DECODE_SUM,
+                            .flags = SL_STEP_FINAL,
+                            .src = true,
+                            .dst = true,
+                            .needs_runner = true},
 };
 
 static const char *const buf_names[SL_BUF_COUNT] = {

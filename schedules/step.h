@@ -7,6 +7,11 @@
  * they are, or, with SL_STEP_UP_TO at the step that puts them there, the most: how many they are
  * is known when that step has ended, and those that read them name it (length_from).
  *
+ * Terms. A codec whose encodings add leaves numbers of another type in TMP (core/code.h), which
+ * steps of that term move and reduce as any others, and a sum is decoded from what comes out. In
+ * such a schedule all places and counts are bytes (in_bytes), but for the count of ENCODE_TERM and
+ * DECODE_SUM, which have elements on one side and wire_len bytes on the other.
+ *
  * A new kind is a row here, a function in collectives/steps.c that runs it, and one in
  * testing/check_run.c that proves it. Everybody else reads the row.
  */
@@ -44,6 +49,8 @@ enum sl_step_kind {
     SL_STEP_ENCODE, /* dst in the wire buffer = src, encoded; by a runner, as the two below */
     SL_STEP_DECODE, /* dst = src of the wire buffer, decoded */
     SL_STEP_DECODE_REDUCE, /* dst = dst ⊕ src of the wire buffer, decoded */
+    SL_STEP_ENCODE_TERM,   /* dst = src as numbers of a term; by a runner, as the one below */
+    SL_STEP_DECODE_SUM,    /* dst = src, which all ranks have a part in, as elements */
     SL_STEP_KIND_COUNT
 };
 
@@ -61,15 +68,21 @@ enum sl_step_flag {
 };
 
 #define SL_PEER_GROUP UINT32_MAX
+#define SL_NO_TERM UINT32_MAX
 
 struct sl_step {
     uint8_t kind;             /* enum sl_step_kind */
     uint8_t flags;            /* enum sl_step_flag */
     uint8_t src_buf, dst_buf; /* enum sl_buf_id */
     uint16_t channel;
-    uint8_t runner; /* 0: the executor itself; n: the plan's n-th runner, by a request */
-    uint8_t stage;  /* ENCODE: how many times these values were encoded before, as sums */
-    uint32_t peer;  /* rank in the communicator */
+    uint8_t runner;    /* 0: the executor itself; n: the plan's n-th runner, by a request */
+    uint8_t stage : 4; /* ENCODE: how many times these values were encoded before, as sums */
+    uint8_t term : 4;  /* n: of the code's n-th term, from 1 on; 0: of none */
+    union {
+        uint32_t peer;   /* rank in the communicator */
+        uint32_t before; /* ENCODE_TERM, DECODE_SUM: in TMP, in units of 4 bytes: what has come out
+                            of the term before; SL_NO_TERM: there is none */
+    };
     union {
         uint32_t value;       /* POST, AWAIT */
         uint32_t length_from; /* src in WIRE: 0: wire_len bytes; n: as many as step n - 1 put */
@@ -78,10 +91,10 @@ struct sl_step {
     uint64_t count;            /* elements, also those that bytes of the wire stand for */
     union {
         uint64_t win_off;  /* REDUCE_WIN, GET: elements from the window's start */
-        uint64_t wire_len; /* src or dst in WIRE */
+        uint64_t wire_len; /* src or dst in WIRE; of a term */
     };
     uint32_t dep_first, dep_count; /* range of deps[]: earlier steps of this rank to wait for */
-    /* ENCODE and what decodes: by these a codec draws random numbers, alike at both ends */
+    /* What encodes and decodes: by these a codec draws random numbers, alike at both ends */
     uint32_t stream; /* one of each who encodes */
     uint32_t tile;   /* where the elements begin in the whole that is encoded */
 };
@@ -126,6 +139,13 @@ static inline bool sl_step_is_async(const struct sl_step *step)
 static inline bool sl_step_uses_wire(const struct sl_step *step)
 {
     return step->src_buf == SL_BUF_WIRE || step->dst_buf == SL_BUF_WIRE;
+}
+
+/* Of ENCODE_TERM and DECODE_SUM, the side that has numbers of the term: wire_len bytes. */
+static inline bool sl_step_is_term_side(const struct sl_step *step, uint8_t buf)
+{
+    return (step->kind == SL_STEP_ENCODE_TERM || step->kind == SL_STEP_DECODE_SUM) &&
+           buf == SL_BUF_TMP;
 }
 
 static inline bool sl_step_uses_windows(const struct sl_step *step)

@@ -18,8 +18,9 @@ struct rules {
     uint32_t rank;
     uint64_t len[SL_BUF_COUNT];
     uint32_t posted; /* value of the last POST */
-    uint32_t post_channel;
-    uint32_t *send_channel, *recv_channel; /* [size]: channel + 1 of messages with a peer */
+    uint32_t post_channel, post_term;
+    /* [size]: term and channel + 1 of messages with a peer */
+    uint32_t *send_channel, *recv_channel;
 };
 
 static int bad(const struct rules *rules, uint32_t idx, const char *what)
@@ -45,15 +46,57 @@ static bool in_group(const struct sl_schedule *schedule, uint32_t rank)
     return false;
 }
 
+static bool is_of_terms(const struct sl_step *step)
+{
+    return step->kind == SL_STEP_ENCODE_TERM || step->kind == SL_STEP_DECODE_SUM;
+}
+
 static bool fits(uint64_t off, uint64_t count, uint64_t len)
 {
     return off <= len && count <= len - off;
 }
 
 /* What a side takes of its buffer, in the buffer's unit. */
-static uint64_t extent(const struct sl_step *step, uint8_t buf)
+static uint64_t extent(const struct rules *rules, const struct sl_step *step, uint8_t buf)
 {
-    return buf == SL_BUF_WIRE ? step->wire_len : step->count;
+    if (buf == SL_BUF_WIRE || sl_step_is_term_side(step, buf))
+        return step->wire_len;
+    return is_of_terms(step) ? step->count * rules->shapes[rules->rank].esize : step->count;
+}
+
+/* Rules of terms: their numbers lie in TMP, each whole, and each piece where its tile says. */
+static int check_terms(const struct rules *rules, uint32_t idx)
+{
+    const struct sl_schedule *schedule = &rules->schedules[rules->rank];
+    const struct sl_shape *shape = &rules->shapes[rules->rank];
+    const struct sl_step *step = &schedule->steps[idx];
+    const struct sl_code *code = shape->code;
+
+    if ((step->term != 0) != schedule->in_bytes || (is_of_terms(step) && step->term == 0))
+        return bad(rules, idx, "is of a term where there are none, or of none where there are");
+    if (step->term == 0)
+        return 0;
+    if (code == NULL || step->term > code->term_count)
+        return bad(rules, idx, "is of a term that the code has not");
+    uint64_t esize = sluice_dtype_size((enum sluice_dtype)code->terms[step->term - 1].dtype);
+
+    if (!is_of_terms(step))
+        return step->count % esize == 0 && step->src_off % esize == 0 && step->dst_off % esize == 0
+                   ? 0
+                   : bad(rules, idx, "cuts a number in two");
+    bool encodes = step->kind == SL_STEP_ENCODE_TERM;
+    uint64_t at = (uint64_t)step->tile * code->tile * shape->esize;
+
+    if (step->src_buf != (encodes ? SL_BUF_IN : SL_BUF_TMP) ||
+        step->dst_buf != (encodes ? SL_BUF_TMP : SL_BUF_OUT))
+        return bad(rules, idx, "has elements where numbers belong, or numbers where elements do");
+    if ((encodes ? step->src_off : step->dst_off) != at)
+        return bad(rules, idx, "has elements that are not those of its tile");
+    if (step->wire_len != esize * code->term_len(code, step->term - 1u, shape->size, step->count))
+        return bad(rules, idx, "has not as many numbers as its elements have");
+    if ((step->before != SL_NO_TERM) != (step->term > 1))
+        return bad(rules, idx, "goes by a term before where there is none, or by none");
+    return 0;
 }
 
 static bool wire_fits(uint8_t rule, uint8_t buf)
@@ -118,9 +161,9 @@ static int check_places(const struct rules *rules, uint32_t idx)
     if (row->message != SL_NO_MESSAGE &&
         (step->src_buf == SL_BUF_WIN || step->dst_buf == SL_BUF_WIN))
         return bad(rules, idx, "sends or receives in a window");
-    if (src && !fits(step->src_off, extent(step, step->src_buf), rules->len[step->src_buf]))
+    if (src && !fits(step->src_off, extent(rules, step, step->src_buf), rules->len[step->src_buf]))
         return bad(rules, idx, "reads outside its buffer");
-    if (dst && !fits(step->dst_off, extent(step, step->dst_buf), rules->len[step->dst_buf]))
+    if (dst && !fits(step->dst_off, extent(rules, step, step->dst_buf), rules->len[step->dst_buf]))
         return bad(rules, idx, "writes outside its buffer");
     return 0;
 }
@@ -135,10 +178,12 @@ static int check_windows(struct rules *rules, uint32_t idx)
     if (row->tells) {
         if (step->value <= rules->posted)
             return bad(rules, idx, "posts a value that does not rise");
-        if (rules->posted > 0 && step->channel != rules->post_channel)
+        if (rules->posted > 0 && step->channel != rules->post_channel &&
+            step->term == rules->post_term)
             return bad(rules, idx, "posts in another channel than the post before");
         rules->posted = step->value;
         rules->post_channel = step->channel;
+        rules->post_term = step->term;
     }
     if (!peer_read && !row->waits)
         return 0;
@@ -185,12 +230,15 @@ static int check_step(struct rules *rules, uint32_t idx)
             return bad(rules, idx, "names a peer that is not another rank");
         uint32_t *channel = row->message == SL_SENDS ? &rules->send_channel[step->peer]
                                                      : &rules->recv_channel[step->peer];
-        if (*channel != 0 && *channel != step->channel + 1u)
+        uint32_t here = (uint32_t)step->term << 24 | (step->channel + 1u);
+        /* That those of two terms are in order is seen as they run. */
+        if (*channel != 0 && *channel >> 24 == here >> 24 && *channel != here)
             return bad(rules, idx,
                        "meets its peer in two channels, so the order of the messages is not fixed");
-        *channel = step->channel + 1u;
+        *channel = here;
     }
-    if ((rc = check_places(rules, idx)) != 0 || (rc = check_wire(rules, idx)) != 0)
+    if ((rc = check_terms(rules, idx)) != 0 || (rc = check_places(rules, idx)) != 0 ||
+        (rc = check_wire(rules, idx)) != 0)
         return rc;
     return check_windows(rules, idx);
 }
@@ -417,19 +465,45 @@ static int check_outcome(const struct sl_run *run)
     return rc;
 }
 
-int sl_check(const struct sl_shape *rank_shapes, const struct sl_schedule *rank_schedules,
-             uint64_t seed)
+static int prove(const struct sl_shape *shapes, const struct sl_schedule *schedules, uint64_t seed)
 {
     struct sl_run run;
-    int rc = check_rules(rank_shapes, rank_schedules);
+    int rc = check_rules(shapes, schedules);
 
     if (rc != 0)
         return rc;
-    rc = sl_run_init(&run, rank_shapes, rank_schedules, seed);
+    rc = sl_run_init(&run, shapes, schedules, seed);
     if (rc == 0)
         rc = sl_run_all(&run);
     if (rc == 0)
         rc = check_outcome(&run);
     sl_run_fini(&run);
     return rc;
+}
+
+/* Where schedules count bytes, buffers are counted so, too; a code still counts elements. */
+static int prove_in_bytes(const struct sl_shape *rank_shapes, const struct sl_schedule *schedules,
+                          uint64_t seed)
+{
+    uint32_t size = rank_shapes[0].size;
+    struct sl_shape *shapes = malloc(size * sizeof(*shapes));
+
+    if (shapes == NULL)
+        return sl_fail(-ENOMEM, "no memory to prove a schedule");
+    for (uint32_t r = 0; r < size; r++) {
+        shapes[r] = rank_shapes[r];
+        shapes[r].count *= shapes[r].esize;
+        shapes[r].win_count *= shapes[r].esize;
+    }
+    int rc = prove(shapes, schedules, seed);
+
+    free(shapes);
+    return rc;
+}
+
+int sl_check(const struct sl_shape *rank_shapes, const struct sl_schedule *rank_schedules,
+             uint64_t seed)
+{
+    return rank_schedules[0].in_bytes ? prove_in_bytes(rank_shapes, rank_schedules, seed)
+                                      : prove(rank_shapes, rank_schedules, seed);
 }

@@ -97,6 +97,7 @@ uint32_t sl_sym_node(struct sl_sym_nodes *nodes, enum sl_sym_tag tag, uint32_t a
     *n = (struct sl_sym_node){.a = a, .b = b, .tag = tag};
     n->leaves = nodes->nodes[a].leaves + (two ? nodes->nodes[b].leaves : 0);
     n->sign = nodes->nodes[a].sign + (two ? nodes->nodes[b].sign : 0);
+    n->by = tag == SL_SYM_TERM ? b : tag == SL_SYM_SUM ? 0 : nodes->nodes[a].by;
     n->final = tag == SL_SYM_FINAL || (tag == SL_SYM_CODED && nodes->nodes[a].final);
     table_put(nodes, nodes->count);
     return nodes->count++;

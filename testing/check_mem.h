@@ -23,13 +23,17 @@ enum sl_sym_tag {
     SL_SYM_CLOSE, /* the end of a REDUCE_WIN over a */
     SL_SYM_FINAL, /* a, complete (averages: divided) */
     SL_SYM_CODED, /* what comes out when a has gone through the codec of runner b */
+    SL_SYM_TERM,  /* numbers that a was made of by b, the result of the term before; 0: by none */
+    SL_SYM_ROW,   /* a, and b behind it: a node or, of each other one, a length */
+    SL_SYM_SUM,   /* the elements that numbers a and the result b of the term before stand for */
 };
 
 struct sl_sym_node {
     uint32_t a, b;
     uint32_t tag;
     uint32_t leaves;
-    bool final; /* complete, maybe coded since */
+    uint32_t by; /* of a TERM and what is made of such: its b */
+    bool final;  /* complete, maybe coded since */
     /* Sum over the leaves of 128 random bits per rank: with `leaves`, it tells whether each rank is
      * in once (wrong with a chance of 2^-128 per expression). */
     unsigned __int128 sign;

@@ -133,9 +133,8 @@ static int add_reader(struct sl_run *run, struct sl_sym_seg *seg, uint32_t step)
     return 0;
 }
 
-/* Appends what lies at [off, off + count) of a rank's buffer to *strip. */
-static int read_place(struct sl_run *run, uint32_t step, const uint32_t *clock, uint32_t rank,
-                      uint8_t buf, uint64_t off, uint64_t count, struct sl_sym_strip *strip)
+int sl_run_read(struct sl_run *run, uint32_t step, const uint32_t *clock, uint32_t rank,
+                uint8_t buf, uint64_t off, uint64_t count, struct sl_sym_strip *strip)
 {
     struct sl_sym_region *region = place(run, rank, buf, &off);
     uint32_t first = sl_sym_split(region, off), last = sl_sym_split(region, off + count);
@@ -163,8 +162,8 @@ static int read_place(struct sl_run *run, uint32_t step, const uint32_t *clock, 
     return 0;
 }
 
-static int write_place(struct sl_run *run, uint32_t step, const uint32_t *clock, uint32_t rank,
-                       uint8_t buf, uint64_t off, uint64_t count, const struct sl_sym_strip *strip)
+int sl_run_write(struct sl_run *run, uint32_t step, const uint32_t *clock, uint32_t rank,
+                 uint8_t buf, uint64_t off, uint64_t count, const struct sl_sym_strip *strip)
 {
     struct sl_sym_region *region = place(run, rank, buf, &off);
     uint32_t first = sl_sym_split(region, off), last = sl_sym_split(region, off + count);
@@ -192,8 +191,8 @@ static int read_code(struct sl_run *run, uint32_t step, const struct sl_step *da
 {
     uint32_t rank = step_rank(run, step), base = run->ranks[rank].base;
     const struct sl_sym_region *wire = &run->ranks[rank].regions[SL_BUF_WIRE];
-    int rc =
-        read_place(run, step, clock, rank, SL_BUF_WIRE, data->src_off, data->wire_len, &run->strip);
+    int rc = sl_run_read(run, step, clock, rank, SL_BUF_WIRE, data->src_off, data->wire_len,
+                         &run->strip);
 
     if (rc != 0)
         return rc;
@@ -226,16 +225,16 @@ static int write_code(struct sl_run *run, uint32_t step, const struct sl_step *d
     run->result.count = 0;
     if (code == SL_SYM_NONE || sl_sym_strip_add(&run->result, data->wire_len, code, 0) != 0)
         return -ENOMEM;
-    return write_place(run, step, clock, step_rank(run, step), SL_BUF_WIRE, data->dst_off,
-                       data->wire_len, &run->result);
+    return sl_run_write(run, step, clock, step_rank(run, step), SL_BUF_WIRE, data->dst_off,
+                        data->wire_len, &run->result);
 }
 
 /* What the codec gives back differs from what it got: it is another value. */
 static int do_encode(struct sl_run *run, uint32_t step, const struct sl_step *data,
                      const uint32_t *clock)
 {
-    int rc = read_place(run, step, clock, step_rank(run, step), data->src_buf, data->src_off,
-                        data->count, &run->strip);
+    int rc = sl_run_read(run, step, clock, step_rank(run, step), data->src_buf, data->src_off,
+                         data->count, &run->strip);
 
     for (uint32_t i = 0; i < run->strip.count && rc == 0; i++) {
         struct sl_sym_part *part = &run->strip.parts[i];
@@ -295,6 +294,10 @@ static int combine(struct sl_run *run, uint32_t step, enum sl_sym_tag tag,
             return sl_run_fail(run, step,
                                "reduces operands of different elements, %" PRIu64 " and %" PRIu64,
                                x->idx + a_used, y->idx + b_used);
+        if (nodes[x->node].by != nodes[y->node].by)
+            return sl_run_fail(run, step,
+                               "reduces what ranks encoded by different results of the "
+                               "term before");
         if (nodes[x->node].final || nodes[y->node].final)
             return sl_run_fail(run, step, "reduces a value that was already marked final");
         if (nodes[x->node].leaves + nodes[y->node].leaves > run->size)
@@ -361,10 +364,10 @@ static int do_reduce_win(struct sl_run *run, uint32_t step, const struct sl_step
         uint32_t peer = schedule->group[i];
         struct sl_sym_strip *into = i == 0 ? &run->strip : &run->other;
         if (peer == rank)
-            rc =
-                read_place(run, step, clock, rank, data->src_buf, data->src_off, data->count, into);
+            rc = sl_run_read(run, step, clock, rank, data->src_buf, data->src_off, data->count,
+                             into);
         else
-            rc = read_place(run, step, clock, peer, SL_BUF_WIN, data->win_off, data->count, into);
+            rc = sl_run_read(run, step, clock, peer, SL_BUF_WIN, data->win_off, data->count, into);
         if (rc == 0 && i > 0) {
             rc = combine(run, step, SL_SYM_OPEN, &run->strip, &run->other);
             swap_strips(&run->strip, &run->result);
@@ -377,11 +380,11 @@ static int do_reduce_win(struct sl_run *run, uint32_t step, const struct sl_step
         return rc;
     if ((data->flags & SL_STEP_FINAL) != 0 && (rc = wrap(run, SL_SYM_FINAL)) != 0)
         return rc;
-    rc = write_place(run, step, clock, rank, data->dst_buf, data->dst_off, data->count,
-                     &run->result);
+    rc = sl_run_write(run, step, clock, rank, data->dst_buf, data->dst_off, data->count,
+                      &run->result);
     if (rc == 0 && (data->flags & SL_STEP_TO_WIN) != 0)
-        rc = write_place(run, step, clock, rank, SL_BUF_WIN, data->win_off, data->count,
-                         &run->result);
+        rc = sl_run_write(run, step, clock, rank, SL_BUF_WIN, data->win_off, data->count,
+                          &run->result);
     return rc;
 }
 
@@ -420,18 +423,18 @@ static int do_local(struct sl_run *run, uint32_t step, const struct sl_step *dat
 
     switch (data->kind) {
     case SL_STEP_COPY:
-        rc = read_place(run, step, clock, rank, data->src_buf, data->src_off, data->count,
-                        &run->strip);
+        rc = sl_run_read(run, step, clock, rank, data->src_buf, data->src_off, data->count,
+                         &run->strip);
         break;
     case SL_STEP_GET:
-        rc = read_place(run, step, clock, data->peer, SL_BUF_WIN, data->win_off, data->count,
-                        &run->strip);
+        rc = sl_run_read(run, step, clock, data->peer, SL_BUF_WIN, data->win_off, data->count,
+                         &run->strip);
         break;
     case SL_STEP_REDUCE:
-        if ((rc = read_place(run, step, clock, rank, data->dst_buf, data->dst_off, data->count,
-                             &run->strip)) == 0 &&
-            (rc = read_place(run, step, clock, rank, data->src_buf, data->src_off, data->count,
-                             &run->other)) == 0)
+        if ((rc = sl_run_read(run, step, clock, rank, data->dst_buf, data->dst_off, data->count,
+                              &run->strip)) == 0 &&
+            (rc = sl_run_read(run, step, clock, rank, data->src_buf, data->src_off, data->count,
+                              &run->other)) == 0)
             rc = reduce_two(run, step, data);
         swap_strips(&run->strip, &run->result);
         break;
@@ -441,19 +444,21 @@ static int do_local(struct sl_run *run, uint32_t step, const struct sl_step *dat
         break;
     case SL_STEP_DECODE_REDUCE:
         if ((rc = decode(run, step, data, clock)) == 0 &&
-            (rc = read_place(run, step, clock, rank, data->dst_buf, data->dst_off, data->count,
-                             &run->strip)) == 0)
+            (rc = sl_run_read(run, step, clock, rank, data->dst_buf, data->dst_off, data->count,
+                              &run->strip)) == 0)
             rc = reduce_two(run, step, data);
         swap_strips(&run->strip, &run->result);
         break;
     case SL_STEP_ENCODE: return do_encode(run, step, data, clock);
+    case SL_STEP_ENCODE_TERM: return sl_run_encode_term(run, step, data, clock);
+    case SL_STEP_DECODE_SUM: return sl_run_decode_sum(run, step, data, clock);
     case SL_STEP_REDUCE_WIN: return do_reduce_win(run, step, data, clock);
     default: return 0;
     }
     if (rc != 0)
         return rc;
-    return write_place(run, step, clock, rank, data->dst_buf, data->dst_off, data->count,
-                       &run->strip);
+    return sl_run_write(run, step, clock, rank, data->dst_buf, data->dst_off, data->count,
+                        &run->strip);
 }
 
 /* The post that lets an await go on: the first with such a value; SL_SYM_NONE: there is none. */
@@ -511,7 +516,28 @@ static void wake_waiters(struct sl_run *run, uint32_t rank)
     }
 }
 
-static void enqueue(struct sl_run *run, uint32_t step, const struct sl_step *data)
+/* Messages with one rank, and posts, are in order by their channel. Those of another term come when
+ * the last of this one is known to be over. */
+static int check_order(const struct sl_run *run, uint32_t step, uint32_t last,
+                       const uint32_t *clock)
+{
+    if (last == SL_SYM_NONE || sl_run_data(run, last)->term == sl_run_data(run, step)->term ||
+        before(run, last, clock))
+        return 0;
+    return sl_run_fail(run, step, "may overtake step %" PRIu32 ", which is of another term",
+                       last - run->ranks[step_rank(run, step)].base);
+}
+
+static int post_in_order(struct sl_run *run, uint32_t step, const uint32_t *clock)
+{
+    uint32_t *last = &run->ranks[step_rank(run, step)].last_post, before_this = *last;
+
+    *last = step;
+    return check_order(run, step, before_this, clock);
+}
+
+static int enqueue(struct sl_run *run, uint32_t step, const struct sl_step *data,
+                   const uint32_t *clock)
 {
     uint32_t rank = step_rank(run, step);
     bool send = sl_step_row(data)->message == SL_SENDS;
@@ -520,6 +546,7 @@ static void enqueue(struct sl_run *run, uint32_t step, const struct sl_step *dat
     struct sl_run_pair *pair = &run->pairs[idx];
     uint32_t *first = send ? &pair->send_first : &pair->recv_first;
     uint32_t *last = send ? &pair->send_last : &pair->recv_last;
+    int rc = check_order(run, step, *last, clock);
 
     run->steps[step].next = SL_SYM_NONE;
     if (*first == SL_SYM_NONE)
@@ -531,6 +558,7 @@ static void enqueue(struct sl_run *run, uint32_t step, const struct sl_step *dat
         pair->queued = true;
         run->ready[run->ready_count++] = idx | PAIR_BIT;
     }
+    return rc;
 }
 
 /* Starts the next step of a line. */
@@ -550,6 +578,8 @@ static int start(struct sl_run *run, uint32_t line)
         for (uint32_t d = 0; d < data->dep_count; d++)
             join(run, clock,
                  step_clock(run, run->ranks[l->rank].base + schedule->deps[data->dep_first + d]));
+        if (sl_step_row(data)->tells && (rc = post_in_order(run, step, clock)) != 0)
+            return rc;
         clock[2 * line] = run->steps[step].place + 1;
         if (run->steps[step].clock != SL_SYM_NONE)
             memcpy(step_clock(run, step), clock, run->clock_words * sizeof(*clock));
@@ -558,7 +588,8 @@ static int start(struct sl_run *run, uint32_t line)
     if (data->runner != 0) {
         run->ready[run->ready_count++] = step | JOB_BIT;
     } else if (sl_step_is_async(data)) {
-        enqueue(run, step, data);
+        if ((rc = enqueue(run, step, data, clock)) != 0)
+            return rc;
     } else {
         if ((rc = do_local(run, step, data, clock)) != 0)
             return rc;
@@ -614,19 +645,20 @@ static int transfer_elements(struct sl_run *run, uint32_t send, uint32_t recv,
 {
     const struct sl_step *out = sl_run_data(run, send), *in = sl_run_data(run, recv);
     uint32_t from = step_rank(run, send), to = step_rank(run, recv);
-    int rc = read_place(run, send, send_clock, from, out->src_buf, out->src_off, out->count,
-                        &run->other);
+    int rc = sl_run_read(run, send, send_clock, from, out->src_buf, out->src_off, out->count,
+                         &run->other);
 
     if (rc != 0)
         return rc;
     if (sl_step_row(in)->reduces) {
-        if ((rc = read_place(run, recv, recv_clock, to, in->src_buf, in->src_off, in->count,
-                             &run->strip)) != 0 ||
+        if ((rc = sl_run_read(run, recv, recv_clock, to, in->src_buf, in->src_off, in->count,
+                              &run->strip)) != 0 ||
             (rc = reduce_two(run, recv, in)) != 0)
             return rc;
         swap_strips(&run->other, &run->result);
     }
-    return write_place(run, recv, recv_clock, to, in->dst_buf, in->dst_off, in->count, &run->other);
+    return sl_run_write(run, recv, recv_clock, to, in->dst_buf, in->dst_off, in->count,
+                        &run->other);
 }
 
 /* Moves the oldest message of a pair. */

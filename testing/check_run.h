@@ -36,8 +36,9 @@ struct sl_run_line {
 struct sl_run_rank {
     uint32_t base; /* number of its step 0 over all ranks */
     uint32_t line_base;
-    uint32_t post_first, post_count, posted; /* in posts[] */
-    uint32_t waiters;                        /* list of lines */
+    uint32_t post_first, post_count; /* in posts[] */
+    uint32_t last_post;              /* step that posted last, SL_SYM_NONE: none has */
+    uint32_t waiters;                /* list of lines */
     struct sl_sym_region regions[SL_BUF_COUNT];
     uint64_t in_base, out_base; /* where IN and OUT begin in their regions */
     bool alias;                 /* IN and OUT are both in region SL_BUF_OUT */
@@ -92,6 +93,16 @@ int sl_run_fail(const struct sl_run *run, uint32_t step, const char *fmt, ...) S
 int sl_run_init(struct sl_run *run, const struct sl_shape *shapes,
                 const struct sl_schedule *schedules, uint64_t seed);
 void sl_run_fini(struct sl_run *run);
+/* Puts what lies at [off, off + count) of a rank's buffer into *strip. clock: of who reads. */
+int sl_run_read(struct sl_run *run, uint32_t step, const uint32_t *clock, uint32_t rank,
+                uint8_t buf, uint64_t off, uint64_t count, struct sl_sym_strip *strip);
+int sl_run_write(struct sl_run *run, uint32_t step, const uint32_t *clock, uint32_t rank,
+                 uint8_t buf, uint64_t off, uint64_t count, const struct sl_sym_strip *strip);
+/* check_terms.c */
+int sl_run_encode_term(struct sl_run *run, uint32_t step, const struct sl_step *data,
+                       const uint32_t *clock);
+int sl_run_decode_sum(struct sl_run *run, uint32_t step, const struct sl_step *data,
+                      const uint32_t *clock);
 /* Runs all steps to the end. */
 int sl_run_all(struct sl_run *run);
 /* Whether rank `to` has ended knowing that every rank had begun; *missing is one that had not. */

@@ -159,7 +159,7 @@ static int tables_init(struct sl_run *run)
                    sizeof(*run->ready))))
         return rc;
     for (size_t i = 0; i < (size_t)run->size * run->size; i++)
-        run->pairs[i].send_first = run->pairs[i].recv_first = SL_SYM_NONE;
+        run->pairs[i] = (struct sl_run_pair){SL_SYM_NONE, SL_SYM_NONE, SL_SYM_NONE, SL_SYM_NONE, 0};
     return 0;
 }
 
@@ -176,7 +176,7 @@ int sl_run_init(struct sl_run *run, const struct sl_shape *shapes,
     for (uint32_t r = 0; r < size; r++) {
         run->ranks[r].base = run->step_count;
         run->ranks[r].line_base = run->line_count;
-        run->ranks[r].waiters = SL_SYM_NONE;
+        run->ranks[r].waiters = run->ranks[r].last_post = SL_SYM_NONE;
         run->step_count += schedules[r].step_count;
         run->line_count += schedules[r].channel_count;
     }
