@@ -71,14 +71,20 @@ static const struct sl_code *code_for(struct sl_coding *coding, const struct slu
     return coding->code(coding, call->dtype, sums);
 }
 
+/* And for the shape's code. */
+static bool suits(const struct sluice_comm *comm, const struct sl_algo *algo,
+                  const struct sl_shape *shape)
+{
+    return sl_coding_suits(comm, algo, shape->coll) && (!algo->needs_terms || sl_has_terms(shape));
+}
+
 bool sl_coding_may(const struct sl_coding *coding, const struct sluice_comm *comm,
                    const struct sl_algo *algo, const struct sl_shape *shape)
 {
-    if (!sl_coding_suits(comm, algo, shape->coll))
+    if (!suits(comm, algo, shape))
         return false;
     for (const struct sl_algo *const *a = sl_coded_algos; *a != NULL; a++)
-        if (coding->recipe != NULL && (*a)->recipe == coding->recipe &&
-            sl_coding_suits(comm, *a, shape->coll))
+        if (coding->recipe != NULL && (*a)->recipe == coding->recipe && suits(comm, *a, shape))
             return *a == algo;
     return algo->unasked == NULL || algo->unasked(shape);
 }
@@ -181,6 +187,13 @@ static const struct sl_code *code_of(const struct sl_plan *plan, const struct sl
     return step->runner == SL_INNER_RUNNER ? plan->shape.inner : plan->shape.code;
 }
 
+static bool encodes(const struct sl_step *step)
+{
+    unsigned work = sl_step_row(step)->work;
+
+    return work == SL_WORK_ENCODE || work == SL_WORK_ENCODE_TERM;
+}
+
 void sl_coding_extents(const struct sl_plan *plan, struct sl_coding_extent *extents)
 {
     uint32_t tile = plan->shape.code->tile;
@@ -191,7 +204,7 @@ void sl_coding_extents(const struct sl_plan *plan, struct sl_coding_extent *exte
         struct sl_coding_extent *extent = &extents[step->stage];
         uint64_t end = step->tile + (step->count + tile - 1) / tile;
 
-        if (sl_step_row(step)->work != SL_WORK_ENCODE || code_of(plan, step)->exact)
+        if (!encodes(step) || code_of(plan, step)->exact)
             continue;
         sl_assert(step->stage < SL_CODING_STAGES);
         if (extent->count == 0)
@@ -205,6 +218,26 @@ void sl_coding_extents(const struct sl_plan *plan, struct sl_coding_extent *exte
     }
 }
 
+/* Numbers of terms that a rank sends, or shows in its window, stand for as much of the elements as
+ * they are of all numbers of the last term. */
+static uint64_t raw_of_term(const struct sl_plan *plan, const struct sl_step *step)
+{
+    const struct sl_shape *shape = &plan->shape;
+    uint32_t last = shape->code->term_count;
+    uint64_t all = sl_term_count(shape, last - 1) * plan->terms[last - 1].esize;
+
+    return step->term != last ? 0
+                              : (uint64_t)((double)step->count / (double)all *
+                                           (double)(shape->count * shape->esize));
+}
+
+static bool sends(const struct sl_step *step)
+{
+    return sl_step_row(step)->message == SL_SENDS ||
+           (step->term != 0 &&
+            (step->dst_buf == SL_BUF_WIN || (step->flags & SL_STEP_TO_WIN) != 0));
+}
+
 /* Bytes that it has sent, and those that they stand for. */
 static void count_bytes(const struct sluice_req *op, struct sl_coding *coding)
 {
@@ -214,9 +247,9 @@ static void count_bytes(const struct sluice_req *op, struct sl_coding *coding)
     for (uint32_t i = 0; i < plan->schedule.step_count; i++) {
         const struct sl_step *step = &plan->schedule.steps[i];
 
-        if (sl_step_row(step)->message != SL_SENDS)
+        if (!sends(step))
             continue;
-        raw += step->count * plan->esize;
+        raw += step->term != 0 ? raw_of_term(plan, step) : step->count * plan->esize;
         sent += step->src_buf == SL_BUF_WIRE ? sl_op_wire_len(op, step) : step->count * plan->esize;
     }
     sl_coding_add(&coding->calls, 1);

@@ -38,7 +38,9 @@ static void explain_algos(const struct sluice_comm *comm, const struct sl_call *
         if (ns >= 0)
             fprintf(out, "  %-14s %12.2f us, encoded%s\n", (*a)->name, ns / 1000,
                     sl_coding_may(comm->coding, comm, *a, &shape) ? "" : ", not with this recipe=");
-        else
+        if (ns >= 0 && (*a)->needs_terms)
+            sl_select_explain_terms(comm, &shape, out);
+        if (ns < 0)
             fprintf(out, "  %-14s %15s\n", (*a)->name, "does not suit");
     }
 }

@@ -79,9 +79,12 @@ static uint64_t unit(const struct sluice_req *op, uint8_t buf)
     return buf == SL_BUF_WIRE ? 1 : is_wide(op, buf) ? sizeof(float) : op->plan->esize;
 }
 
+/* A runner's steps count elements, whatever the others count. */
 static size_t bytes_at(const struct sluice_req *op, const struct sl_step *step, uint8_t buf)
 {
-    return buf == SL_BUF_WIRE ? step->wire_len : step->count * unit(op, buf);
+    if (buf == SL_BUF_WIRE || sl_step_is_term_side(step, buf))
+        return step->wire_len;
+    return step->count * (is_wide(op, buf) ? sizeof(float) : op->plan->shape.esize);
 }
 
 static uint8_t *place(const struct sluice_req *op, uint8_t buf, uint64_t off)
@@ -102,6 +105,14 @@ static void *state_of(const struct sluice_req *op)
     return op->plan->state != NULL ? *op->plan->state : sl_recalled_state(op->recalled);
 }
 
+/* What has come out of the term before. */
+static const void *before_of(const struct sluice_req *op, const struct sl_step *step)
+{
+    return step->term == 0 || step->before == SL_NO_TERM
+               ? NULL
+               : op->base[SL_BUF_TMP] + UINT64_C(4) * step->before;
+}
+
 static struct sl_work describe(const struct sluice_req *op, const struct sl_step *step)
 {
     const struct sl_plan *plan = op->plan;
@@ -120,6 +131,9 @@ static struct sl_work describe(const struct sluice_req *op, const struct sl_step
         .stream = step->stream,
         .turn = turn_of(op),
         .tile = step->tile,
+        .term = step->term != 0 ? step->term - 1u : 0,
+        .ranks = op->comm->size,
+        .before = before_of(op, step),
         .src = place(op, step->src_buf, step->src_off),
         .dst = place(op, step->dst_buf, step->dst_off),
         .src_len = step->src_buf == SL_BUF_WIRE ? sl_op_wire_len(op, step)

@@ -213,6 +213,13 @@ static void choose_kernels(const struct sluice_comm *comm, struct sl_plan *plan)
     plan->reduce_out = stream ? k->reduce_stream[plan->call.dtype][op] : plan->reduce;
     plan->copy = k->copy;
     plan->copy_out = stream ? k->copy_stream : k->copy;
+    for (uint32_t i = 0; plan->shape.code != NULL && i < plan->shape.code->term_count; i++) {
+        const struct sl_code_term *term = &plan->shape.code->terms[i];
+
+        plan->terms[i] = (struct sl_term_plan){
+            .esize = (uint32_t)sluice_dtype_size((enum sluice_dtype)term->dtype),
+            .reduce = k->reduce[term->dtype][term->op]};
+    }
 }
 
 static int copy_counts(const struct sluice_comm *comm, struct sl_plan *plan)
@@ -405,6 +412,8 @@ static int create(struct sluice_comm *comm, const struct sl_call *call,
     err = err ?: check_runners(plan);
     if (err != 0)
         goto err_plan;
+    if (plan->schedule.in_bytes)
+        plan->esize = 1;
     sign(plan, kept);
     plan->recalls = !kept && plan->coding != NULL && sl_recall_concerns(plan);
     if (plan->recalls)

@@ -65,6 +65,12 @@ struct sl_turn {
     bool windows; /* the operation must have entered the windows */
 };
 
+/* How steps of one of the code's terms reduce. */
+struct sl_term_plan {
+    uint32_t esize;
+    sl_reduce_fn *reduce;
+};
+
 struct sl_plan {
     struct sl_plan *next; /* in its hash bucket */
     struct sl_node lru;
@@ -78,11 +84,12 @@ struct sl_plan {
     enum sl_win_size win_size;     /* of what it shows in windows */
     bool win_ahead;                /* calls of this kind run ahead, and fit in a slot */
     struct sl_signature signature; /* of this call, but for its number */
-    uint32_t esize;
-    uint32_t divisor; /* of FINAL reductions: size for averages, otherwise 1 */
+    uint32_t esize;                /* of what steps count: 1 where these are bytes */
+    uint32_t divisor;              /* of FINAL reductions: size for averages, otherwise 1 */
     sl_reduce_fn *reduce,
         *reduce_out; /* _out: into the user's memory, past the caches if that pays */
     sl_copy_fn *copy, *copy_out;
+    struct sl_term_plan terms[SL_CODE_TERMS_MAX];
     struct sl_turn *turns;    /* steps by channel */
     uint32_t *channel_first;  /* [channel_count + 1] into turns[] */
     uint32_t open_channels;   /* those with steps */

@@ -107,13 +107,43 @@ static int choose(const struct sluice_comm *comm, struct sl_shape *shape,
                         : sl_fail(-ENOTSUP, "no algorithm does this %s", sl_coll_name(shape->coll));
 }
 
+/* The algorithms that reduce a code's terms: as if a user had called for each. */
+static int choose_within(const struct sluice_comm *comm, struct sl_shape *shape)
+{
+    int err = 0;
+
+    for (uint32_t i = 0; err == 0 && shape->count != 0 && i < shape->code->term_count; i++) {
+        struct sl_shape term;
+        bool forced;
+
+        sl_term_shape(shape, i, &term);
+        err = choose(comm, &term, &shape->within[i], &forced);
+    }
+    return err;
+}
+
 double sl_select_coded(const struct sluice_comm *comm, const struct sl_algo *algo,
                        const struct sl_shape *shape)
 {
     struct sl_shape copy = *shape;
 
     set_chunk(comm, &copy);
-    return algo->cost != NULL ? cost_of(comm, algo, &copy) : -1;
+    if (algo->cost == NULL || (algo->needs_terms && choose_within(comm, &copy) != 0))
+        return -1;
+    return cost_of(comm, algo, &copy);
+}
+
+void sl_select_explain_terms(const struct sluice_comm *comm, const struct sl_shape *shape,
+                             FILE *out)
+{
+    struct sl_shape copy = *shape;
+    int err = choose_within(comm, &copy);
+
+    for (uint32_t i = 0; err == 0 && i < shape->code->term_count; i++)
+        fprintf(out, "    with an allreduce of %llu %s, %s, by %s\n",
+                (unsigned long long)sl_term_count(shape, i),
+                sluice_dtype_name((enum sluice_dtype)shape->code->terms[i].dtype),
+                sluice_op_name((enum sluice_op)shape->code->terms[i].op), copy.within[i]->name);
 }
 
 const struct sl_algo *sl_select_raw(const struct sluice_comm *comm, const struct sl_shape *shape,
@@ -145,7 +175,9 @@ int sl_select_build_as(const struct sluice_comm *comm, const struct sl_algo *alg
     if ((algo->colls & 1u << shape->coll) == 0 || (algo->needs_windows && shape->win_count == 0))
         return sl_fail(-ENOTSUP, "%s cannot do this %s", algo->name, sl_coll_name(shape->coll));
     set_chunk(comm, shape);
-    return algo->build(shape, out);
+    int err = algo->needs_terms ? choose_within(comm, shape) : 0;
+
+    return err ?: algo->build(shape, out);
 }
 
 int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call, FILE *out)

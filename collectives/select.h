@@ -20,6 +20,10 @@ int sl_select_build_as(const struct sluice_comm *comm, const struct sl_algo *alg
 double sl_select_coded(const struct sluice_comm *comm, const struct sl_algo *algo,
                        const struct sl_shape *shape);
 
+/* Writes by which algorithms the terms of shape's code are reduced. */
+void sl_select_explain_terms(const struct sluice_comm *comm, const struct sl_shape *shape,
+                             FILE *out);
+
 /* What would be chosen without a code, and what it should take; NULL: nothing can be. */
 const struct sl_algo *sl_select_raw(const struct sluice_comm *comm, const struct sl_shape *shape,
                                     double *ns);

@@ -52,19 +52,35 @@ static void post_done(struct sl_req *req)
 }
 
 /* The reduction of a message that arrives: straight from where the transport has it. */
-static void reduce_arrived(const struct sl_sink *sink, const void *bytes, size_t off, size_t len)
+static inline void reduce_bytes(const struct sl_post *post, const void *bytes, size_t off,
+                                size_t count, sl_reduce_fn *reduce, uint32_t divisor)
 {
-    const struct sl_post *post = sl_container_of(sink, const struct sl_post, sink);
     const struct sluice_req *op = post->op;
-    const struct sl_plan *plan = op->plan;
     const struct sl_step *step = post->step;
     uint8_t *dst = sl_op_at(op, step->dst_buf, step->dst_off) + off;
     const uint8_t *own = sl_op_at(op, step->src_buf, step->src_off) + off;
     bool remote_first = (step->flags & SL_STEP_REMOTE_FIRST) != 0;
     const void *srcs[2] = {remote_first ? bytes : own, remote_first ? own : bytes};
-    uint32_t divisor = (step->flags & SL_STEP_FINAL) != 0 ? plan->divisor : 1;
 
-    plan->reduce(dst, NULL, srcs, 2, len / plan->esize, divisor);
+    reduce(dst, NULL, srcs, 2, count, (step->flags & SL_STEP_FINAL) != 0 ? divisor : 1);
+}
+
+static void reduce_arrived(const struct sl_sink *sink, const void *bytes, size_t off, size_t len)
+{
+    const struct sl_post *post = sl_container_of(sink, const struct sl_post, sink);
+    const struct sl_plan *plan = post->op->plan;
+
+    reduce_bytes(post, bytes, off, len / plan->esize, plan->reduce, plan->divisor);
+}
+
+/* Numbers of a term: a sum of them is divided when it is decoded. */
+static void reduce_arrived_term(const struct sl_sink *sink, const void *bytes, size_t off,
+                                size_t len)
+{
+    const struct sl_post *post = sl_container_of(sink, const struct sl_post, sink);
+    const struct sl_term_plan *term = sl_op_term(post->op, post->step);
+
+    reduce_bytes(post, bytes, off, len / term->esize, term->reduce, 1);
 }
 
 /* After a post was taken: serves the next operation once this one has posted all to that peer. */
@@ -178,6 +194,19 @@ static enum sl_go run_recv_reduce(struct sluice_req *op, const struct sl_step *s
     return post_recv(op, step, index, &sink);
 }
 
+static enum sl_go run_recv_reduce_term(struct sluice_req *op, const struct sl_step *step,
+                                       uint32_t index)
+{
+    struct sl_sink sink = {
+        .len = step->count,
+        .tag = op->tag,
+        .granule = sl_op_term(op, step)->esize,
+        .consume = reduce_arrived_term,
+    };
+
+    return post_recv(op, step, index, &sink);
+}
+
 static enum sl_go run_recv_wire(struct sluice_req *op, const struct sl_step *step, uint32_t index)
 {
     struct sl_sink sink = {
@@ -204,32 +233,45 @@ static enum sl_go run_copy(struct sluice_req *op, const struct sl_step *step, ui
     return SL_GO_OVER;
 }
 
-static enum sl_go run_reduce(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+static inline void reduce_own(struct sluice_req *op, const struct sl_step *step, size_t count,
+                              sl_reduce_fn *reduce, uint32_t divisor)
 {
-    const struct sl_plan *plan = op->plan;
     uint8_t *dst = sl_op_at(op, step->dst_buf, step->dst_off);
     const uint8_t *src = sl_op_at(op, step->src_buf, step->src_off);
     bool src_first = (step->flags & SL_STEP_REMOTE_FIRST) != 0;
     const void *srcs[2] = {src_first ? src : dst, src_first ? dst : src};
-    uint32_t divisor = (step->flags & SL_STEP_FINAL) != 0 ? plan->divisor : 1;
 
-    plan->reduce(dst, NULL, srcs, 2, step->count, divisor);
+    reduce(dst, NULL, srcs, 2, count, (step->flags & SL_STEP_FINAL) != 0 ? divisor : 1);
+}
+
+static enum sl_go run_reduce(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    reduce_own(op, step, step->count, op->plan->reduce, op->plan->divisor);
     return SL_GO_OVER;
 }
 
-/* By the executor itself, with elements and with the wire. */
+static enum sl_go run_reduce_term(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    const struct sl_term_plan *term = sl_op_term(op, step);
+
+    reduce_own(op, step, step->count / term->esize, term->reduce, 1);
+    return SL_GO_OVER;
+}
+
+/* By the executor itself, with elements, with the wire, and with numbers of a term, where these are
+ * not as elements of a byte. */
 static const struct {
-    sl_step_fn *elements, *wire;
+    sl_step_fn *elements, *wire, *term;
 } functions[SL_STEP_KIND_COUNT] = {
-    [SL_STEP_SEND] = {run_send, run_send_wire},
-    [SL_STEP_RECV] = {run_recv, run_recv_wire},
-    [SL_STEP_RECV_REDUCE] = {run_recv_reduce, NULL},
-    [SL_STEP_COPY] = {run_copy, NULL},
-    [SL_STEP_REDUCE] = {run_reduce, NULL},
-    [SL_STEP_POST] = {sl_step_run_post, NULL},
-    [SL_STEP_AWAIT] = {sl_step_run_await, NULL},
-    [SL_STEP_REDUCE_WIN] = {sl_step_run_reduce_win, NULL},
-    [SL_STEP_GET] = {sl_step_run_get, NULL},
+    [SL_STEP_SEND] = {run_send, run_send_wire, run_send},
+    [SL_STEP_RECV] = {run_recv, run_recv_wire, run_recv},
+    [SL_STEP_RECV_REDUCE] = {run_recv_reduce, NULL, run_recv_reduce_term},
+    [SL_STEP_COPY] = {run_copy, NULL, run_copy},
+    [SL_STEP_REDUCE] = {run_reduce, NULL, run_reduce_term},
+    [SL_STEP_POST] = {sl_step_run_post, NULL, sl_step_run_post},
+    [SL_STEP_AWAIT] = {sl_step_run_await, NULL, sl_step_run_await},
+    [SL_STEP_REDUCE_WIN] = {sl_step_run_reduce_win, NULL, sl_step_run_reduce_win_term},
+    [SL_STEP_GET] = {sl_step_run_get, NULL, sl_step_run_get},
 };
 
 sl_step_fn *sl_step_function(const struct sl_step *step)
@@ -237,6 +279,7 @@ sl_step_fn *sl_step_function(const struct sl_step *step)
     sl_assert(step->kind < SL_STEP_KIND_COUNT);
     sl_step_fn *function = step->runner != 0         ? sl_step_run_job
                            : sl_step_uses_wire(step) ? functions[step->kind].wire
+                           : step->term != 0         ? functions[step->kind].term
                                                      : functions[step->kind].elements;
 
     sl_assert(function != NULL);

@@ -19,6 +19,7 @@ void sl_jobs_cancel(struct sluice_req *op);
 
 /* win_steps.c: of the kinds that touch counters and windows. */
 sl_step_fn sl_step_run_post, sl_step_run_await, sl_step_run_reduce_win, sl_step_run_get;
+sl_step_fn sl_step_run_reduce_win_term;
 
 /* win_steps.c: the operation's turn at the windows: earlier operations of this rank are through,
  * and its slot and area are free. False: not yet. */
@@ -45,6 +46,13 @@ static inline uint64_t sl_op_wire_len(const struct sluice_req *op, const struct 
 static inline uint64_t sl_op_len(const struct sluice_req *op, const struct sl_step *step)
 {
     return sl_step_uses_wire(step) ? step->wire_len : step->count * op->plan->esize;
+}
+
+/* What a step of a term reduces by. */
+static inline const struct sl_term_plan *sl_op_term(const struct sluice_req *op,
+                                                    const struct sl_step *step)
+{
+    return &op->plan->terms[step->term - 1];
 }
 
 static inline void sl_op_step_over(struct sluice_req *op, uint32_t index)

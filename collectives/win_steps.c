@@ -163,24 +163,42 @@ static inline const uint8_t *in_window(const struct sluice_req *op, const struct
     return (const uint8_t *)peer->slots + op->win_at + off;
 }
 
-enum sl_go sl_step_run_reduce_win(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+static inline void reduce_windows(struct sluice_req *op, const struct sl_step *step, size_t count,
+                                  sl_reduce_fn *reduce, uint32_t divisor)
 {
     const struct sl_plan *plan = op->plan;
     const struct sl_schedule *s = &plan->schedule;
     uint64_t win = step->win_off * plan->esize;
     uint8_t *own_win = (step->flags & SL_STEP_TO_WIN) != 0 ? op->base[SL_BUF_WIN] + win : NULL;
-    uint32_t divisor = (step->flags & SL_STEP_FINAL) != 0 ? plan->divisor : 1;
+    uint8_t *dst = own_win, *also = NULL;
 
     for (uint32_t i = 0; i < s->group_count; i++)
         op->srcs[i] = plan->group[i] == NULL ? sl_op_at(op, step->src_buf, step->src_off)
                                              : in_window(op, plan->group[i], win);
-    if (step->dst_buf == SL_BUF_NONE)
-        plan->reduce(own_win, NULL, op->srcs, s->group_count, step->count, divisor);
-    else
-        (step->dst_buf == SL_BUF_OUT ? plan->reduce_out : plan->reduce)(
-            sl_op_at(op, step->dst_buf, step->dst_off), own_win, op->srcs, s->group_count,
-            step->count, divisor);
+    if (step->dst_buf != SL_BUF_NONE) {
+        dst = sl_op_at(op, step->dst_buf, step->dst_off);
+        also = own_win;
+    }
+    reduce(dst, also, op->srcs, s->group_count, count,
+           (step->flags & SL_STEP_FINAL) != 0 ? divisor : 1);
     op->bytes += step->count * plan->esize;
+}
+
+enum sl_go sl_step_run_reduce_win(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    const struct sl_plan *plan = op->plan;
+
+    reduce_windows(op, step, step->count,
+                   step->dst_buf == SL_BUF_OUT ? plan->reduce_out : plan->reduce, plan->divisor);
+    return SL_GO_OVER;
+}
+
+enum sl_go sl_step_run_reduce_win_term(struct sluice_req *op, const struct sl_step *step,
+                                       uint32_t index)
+{
+    const struct sl_term_plan *term = sl_op_term(op, step);
+
+    reduce_windows(op, step, step->count / term->esize, term->reduce, 1);
     return SL_GO_OVER;
 }
 

@@ -120,11 +120,19 @@ int sl_compression_create(const char *text, struct sl_coding **out)
                        "there is no feedback=on for %s: what comes in a row is another thing each "
                        "time",
                        sl_codec_by_id(spec.id)->name);
+    if (setting.feedback && spec.id == SL_CODEC_SKETCH)
+        return sl_fail(-EINVAL,
+                       "there is no feedback=on for sketch: what a rank's own sketch gives "
+                       "back is mostly of other elements, and residuals would grow");
     made = calloc(1, sizeof(*made));
     if (made == NULL)
         return sl_fail(-ENOMEM, "no memory to compress");
     sl_code_runner_init(&made->runner, &spec);
     sl_code_runner_init(&made->inner, &inside);
+    if (setting.vote && (err = sl_code_runner_vote(&made->runner)) != 0) {
+        free(made);
+        return err;
+    }
     made->runner.measure = setting.measure;
     made->base = (struct sl_coding){.users = 1,
                                     .runner = &made->runner.base,

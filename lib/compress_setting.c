@@ -38,7 +38,7 @@ static int parse_item(const char *item, struct sl_compression_setting *out)
 {
     static const char min[] = "min=", feedback[] = "feedback=", measure[] = "measure=",
                       inside[] = "inside=", keep[] = "keep=", when[] = "when=",
-                      recipe[] = "recipe=";
+                      recipe[] = "recipe=", vote[] = "vote=";
 
     if (strncmp(item, min, strlen(min)) == 0)
         return sl_parse_bytes(item + strlen(min), &out->min_bytes);
@@ -52,6 +52,8 @@ static int parse_item(const char *item, struct sl_compression_setting *out)
         return parse_when(item + strlen(when), &out->always);
     if (strncmp(item, recipe, strlen(recipe)) == 0)
         return sl_coding_find_recipe(item + strlen(recipe), &out->recipe);
+    if (strncmp(item, vote, strlen(vote)) == 0)
+        return parse_switch("vote", item + strlen(vote), &out->vote);
     if (strncmp(item, inside, strlen(inside)) == 0) {
         snprintf(out->inside, sizeof(out->inside), "%s", item + strlen(inside));
         return 0;

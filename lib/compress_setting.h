@@ -14,7 +14,7 @@ struct sl_compression_setting {
     char inside[SL_COMPRESSION_INSIDE_MAX]; /* codec within hosts */
     const char *recipe;                     /* NULL: none is asked for */
     int64_t min_bytes, keep_bytes;
-    bool feedback, measure;
+    bool feedback, measure, vote;
     bool always; /* when=always: whatever it costs */
 };
 

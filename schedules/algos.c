@@ -13,6 +13,10 @@ const struct sl_algo *const sl_algos[] = {
     &sl_algo_hiertree, &sl_algo_weighted, NULL,
 };
 
-const struct sl_algo *const sl_coded_algos[] = {&sl_algo_code_gather, &sl_algo_oneshot_hosts,
-                                                &sl_algo_oneshot,     &sl_algo_code_chain,
-                                                &sl_algo_code_ring,   NULL};
+const struct sl_algo *const sl_coded_algos[] = {&sl_algo_code_sum,
+                                                &sl_algo_code_gather,
+                                                &sl_algo_oneshot_hosts,
+                                                &sl_algo_oneshot,
+                                                &sl_algo_code_chain,
+                                                &sl_algo_code_ring,
+                                                NULL};

@@ -28,8 +28,10 @@
  *                   encodes the sum so far for the next one; ranks need their neighbours alone, and
  *                   the error grows with their number. gather: allreduce in which all get every
  *                   rank's encoding and keep the whole sum; bytes grow with the number of ranks.
- *                   oneshot, hosts: what is usual on one host and on several. auto, where it is not
+ *                   sum: an ordinary allreduce, of encodings that add. oneshot, hosts: what is usual on one host and on several. auto, where it is not
  *                   said: one of the latter, and gather for top-k where it sends no more.
+ * - vote=on         of sign: an allreduce counts the ranks that are below zero. Its sum has the
+ *                   sign of the majority, and is 0 where votes are even.
  * - measure=on      decodes what was encoded, for the error in the report. Costs time.
  * - the codec's own sluice-compress(1) lists them.
  *
@@ -37,7 +39,9 @@
  * and all_to_all, of SLUICE_F32, SLUICE_BF16 or SLUICE_F16; all other calls go as they are. Sums
  * are taken in f32 and in the order of ranks (but in a ring), of encodings of all ranks' elements,
  * this rank's too.
- * Compressed calls have algorithms of their own, whatever SLUICE_ALGO says.
+ * Compressed calls have algorithms of their own, whatever SLUICE_ALGO says, but for an allreduce by
+ * encodings that add (shiq, randk, sketch, sign:vote=on): these are integers or floats which go by
+ * an allreduce as others do, and each element is encoded once.
  */
 #ifndef SLUICE_COMPRESS_H
 #define SLUICE_COMPRESS_H

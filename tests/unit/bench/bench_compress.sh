@@ -75,6 +75,8 @@ explained() {
     "$bench" -n 2 -t shm --compress bq8 -b 1M -e 1M --explain >"$dir/out" 2>&1 &&
         has ': [a-z]+ \(predicted fastest\)' '^  codec bq8: encode [0-9.]+ ns/B, decode [0-9.]+ ns/B, decode and add [0-9.]+ ns/B, 0\.2539 of the bytes$' \
             '^  oneshot  *[0-9.]+ us, encoded$' '^  sent as it is: all ranks are on one host' 'compressed at no size$' || return
+    "$bench" -n 2 --compress shiq:when=always -b 1M -e 1M --explain >"$dir/out" 2>&1 &&
+        has ': code_sum \(compressed\)' '^    with an allreduce of 2048 u32, max, by [a-z]+$' '^    with an allreduce of 262144 i8, sum, by [a-z]+$' || return
     "$bench" -n 2 --compress bq8 -b 2k -e 2k --explain >"$dir/out" 2>&1 && has 'not compressed: .* less than the 4096 bytes of min='
 }
 
@@ -98,9 +100,21 @@ hosts() {
     lines bq8:when=always 0.4 0.7 1e-7 9e-5 8 && lines bq4:when=always,inside=bq8 0.1 0.4 1e-4 3e-2 8
 }
 
+# Encodings that add, by an ordinary allreduce: of one host, over TCP, and of two hosts.
+sums() {
+    local options
+    for options in "-n 3 -t shm" "-n 3 -t tcp -m 2" "-n 4 --hosts 2"; do
+        # shellcheck disable=SC2086
+        timeout 100 "$bench" $options --compress shiq:when=always,sign:vote=on,when=always -o sum,avg -b 256k -e 256k -i 2 -w 1 --csv "$dir/csv" >"$dir/out" 2>&1 ||
+            { cat "$dir/out"; return 1; }
+        lines shiq:when=always 0.25 0.26 1e-6 1e-3 4 && lines sign:vote=on,when=always 0.06 0.13 1e-3 1.1 4 || return 1
+    done
+}
+
 tap_case an_allreduce_of_hosts_with_several_ranks hosts
 tap_case a_choice_by_cost_is_explained explained
 tap_case what_costs_more_than_it_saves_is_sent_as_it_is left_raw
 tap_case what_it_came_to_is_said_once_by_rank_0 reported
+tap_case an_allreduce_by_encodings_that_add sums
 tap_case a_codec_from_the_environment_is_shown by_the_environment
 tap_done

@@ -97,7 +97,7 @@ static void texts(struct sluice_comm *comm, int rank)
         {"bq8:measure=1", "measure=1: the choices are on, off"},
         {"bq8:when=maybe", "when=maybe: the choices are cost, always"},
         {"bq8:min=x", ""},
-        {"bq8:recipe=star", "recipe=star: the choices are auto, gather, hosts, oneshot, ring"},
+        {"bq8:recipe=star", "recipe=star: the choices are auto, sum, gather, hosts, oneshot, ring"},
         {"bq8:dtype=bf16", "the type of elements is that of each call"},
     };
     struct sluice_compression_report report;

@@ -352,6 +352,8 @@ static int start_often(struct sluice_comm *comm, int rank)
     return err;
 }
 
+static const char *operations_codec;
+
 /* A setting that lacked memory has changed nothing; an operation goes as before. */
 static int compress(struct sluice_comm *comm, int rank)
 {
@@ -371,9 +373,9 @@ static int compress(struct sluice_comm *comm, int rank)
             sluice_allreduce_init(comm, in[rank], out[rank], N, SLUICE_F32, SLUICE_SUM, &operation);
     if (err != 0)
         return err;
-    err = sluice_operation_set_compression(operation, "bq4:when=always,min=0,feedback=on");
+    err = sluice_operation_set_compression(operation, operations_codec);
     if (err == -ENOMEM)
-        err = sluice_operation_set_compression(operation, "bq4:when=always,min=0,feedback=on");
+        err = sluice_operation_set_compression(operation, operations_codec);
     err = err ?: sluice_start(operation, NULL);
     if (err == -ENOMEM) /* connects the ranks, where nothing did before */
         err = sluice_start(operation, NULL);
@@ -447,6 +449,14 @@ static void calls_keep_residuals_or_not(void **state)
 static void compression_is_set_or_not(void **state)
 {
     (void)state;
+    operations_codec = "bq4:when=always,min=0,feedback=on";
+    sweep(compress, 15);
+}
+
+static void encodings_that_add_are_planned_or_not(void **state)
+{
+    (void)state;
+    operations_codec = "shiq:when=always,min=0,feedback=on";
     sweep(compress, 15);
 }
 
@@ -466,6 +476,7 @@ int main(void)
         cmocka_unit_test(a_call_without_memory_can_be_made_again),
         cmocka_unit_test(compression_is_set_or_not),
         cmocka_unit_test(calls_keep_residuals_or_not),
+        cmocka_unit_test(encodings_that_add_are_planned_or_not),
         cmocka_unit_test(operations_are_made_or_not_and_take_no_memory_to_start),
     };
 
