@@ -10,6 +10,8 @@
 #include "tests/sim/ranks.h"
 
 #include "compress/codec.h"
+#include "compress/elements.h"
+#include "compress/shiq.h"
 
 #include <sluice/compress.h>
 
@@ -30,6 +32,7 @@ static struct {
     uint32_t ranks, hosts;
     size_t count; /* as of the call */
     char setting[64];
+    const char *codec; /* of it */
 } job;
 
 static float *ins[RANKS_MAX], *outs[RANKS_MAX];
@@ -142,12 +145,52 @@ static double error_of_results(void)
     return error / power;
 }
 
+/* The scales that all ranks share for an allreduce by shared-scale integers. */
+static void shared_scales(const struct sl_codec_spec *spec, uint32_t *scales)
+{
+    size_t blocks = sl_shiq_scale_count(job.count);
+    uint32_t *own = calloc(blocks, sizeof(*own));
+
+    memset(scales, 0, blocks * sizeof(*scales));
+    for (uint32_t r = 0; r < job.ranks; r++) {
+        sl_shiq_scales(spec, ins[r], job.count, own);
+        for (size_t b = 0; b < blocks; b++)
+            scales[b] = own[b] > scales[b] ? own[b] : scales[b];
+    }
+    free(own);
+}
+
+/* Mean square of what the sums lack, over that of as many roundings as there are ranks, each to the
+ * nearest multiple of the shared scale. */
+static double error_in_roundings(void)
+{
+    uint32_t *scales = calloc(sl_shiq_scale_count(job.count), sizeof(*scales));
+    struct sl_codec_spec spec;
+    double roundings = 0, error = 0;
+
+    assert_int_equal(sl_codec_parse(job.codec, &spec), 0);
+    spec.ranks = job.ranks;
+    shared_scales(&spec, scales);
+    for (size_t i = 0; i < job.count; i++) {
+        double step = (double)sl_f32_of(scales[i / SL_SHIQ_BLOCK]);
+        double lacks = (double)outs[0][i] - exact(0, i);
+
+        roundings += job.ranks * step * step / 12;
+        error += lacks * lacks;
+    }
+    free(scales);
+    return error / roundings;
+}
+
+static double (*measure)(void) = error_of_results;
+
 static double run(enum sl_coll coll, uint32_t ranks, uint32_t hosts, const char *setting)
 {
     job.coll = coll;
     job.ranks = ranks;
     job.hosts = hosts;
     job.count = coll == SL_ALLREDUCE || coll == SL_BROADCAST ? (size_t)ranks * SL_TILE : SL_TILE;
+    job.codec = setting;
     snprintf(job.setting, sizeof(job.setting), "%s%cwhen=always,min=1", setting,
              strchr(setting, ':') != NULL ? ',' : ':');
     for (uint32_t r = 0; r < ranks; r++) {
@@ -156,7 +199,7 @@ static double run(enum sl_coll coll, uint32_t ranks, uint32_t hosts, const char 
         fill_gaussian(ins[r], in_count(), r + 1);
     }
     run_ranks();
-    double error = error_of_results();
+    double error = measure();
 
     for (uint32_t r = 1; r < ranks && !has_blocks(); r++)
         assert_memory_equal(outs[0], outs[r], out_count() * sizeof(float));
@@ -277,6 +320,21 @@ static void rounding_at_random_costs_twice_the_error(void **state)
     assert_true(eps / error_of_one("bq4") > 1.7 && eps / error_of_one("bq4") < 2.3);
 }
 
+/* However many ranks there are and by whichever way the sums went, each rank's elements are rounded
+ * once, and sums not at all. One rounding more, or scales that are not shared, fail here. */
+static void sums_of_integers_have_one_rounding_of_each_rank(void **state)
+{
+    (void)state;
+    measure = error_in_roundings;
+    for (uint32_t ranks = 2; ranks <= 32; ranks *= 4) {
+        check(SL_ALLREDUCE, ranks, 1, "shiq:bits=16", 1, 1);
+        if (ranks <= 8)
+            check(SL_ALLREDUCE, ranks, 1, "shiq", 1, 1);
+    }
+    check(SL_ALLREDUCE, 8, 2, "shiq:bits=16", 1, 1);
+    measure = error_of_results;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +344,7 @@ int main(void)
         cmocka_unit_test(a_ring_has_the_error_of_half_an_encoding_more_with_each_rank),
         cmocka_unit_test(what_is_gathered_has_the_error_of_one_encoding),
         cmocka_unit_test(rounding_at_random_costs_twice_the_error),
+        cmocka_unit_test(sums_of_integers_have_one_rounding_of_each_rank),
     };
 
     return cmocka_run_group_tests_name("code_error", tests, NULL, NULL);

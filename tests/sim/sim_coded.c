@@ -7,7 +7,7 @@
 #include "collectives/operation.h"
 #include "core/err.h"
 #include "lib/compress.h"
-#include "tests/sim/coded_reference.h"
+#include "tests/sim/added_reference.h"
 #include "tests/sim/ranks.h"
 #include "tests/sim/seeds.h"
 
@@ -52,6 +52,11 @@ static const char *const codecs[] = {
     "row8:row=96",
     "rowe4m3:row=5000",
     "topk:k=9,bits=32",
+    "shiq",
+    "shiq:bits=16,stochastic=on",
+    "shiq:ranks=9",
+    "randk:k=400,seed=3",
+    "sketch:k=300,rows=3",
 };
 
 #define LATE_JOBS 6
@@ -210,6 +215,9 @@ static void draw(struct run *r, uint64_t seed)
     ref->spec.dtype = (uint8_t)dtypes[sl_rng_below(&rng, SL_ARRAY_LEN(dtypes))];
     if (exact && sl_coll_reduces(ref->coll))
         ref->spec.dtype = SLUICE_F32; /* others go as they are */
+    if (added_reference_knows(ref) && ref->spec.id != SL_CODEC_SHIQ &&
+        ref->spec.dtype == SLUICE_F16)
+        ref->spec.dtype = SLUICE_BF16; /* sums of floats are to be exact */
     ref->op = sl_rng_chance(&rng, 2) ? SLUICE_AVG : SLUICE_SUM;
     ref->ranks = r->ranks;
     ref->root = (uint32_t)sl_rng_below(&rng, r->ranks);
@@ -221,7 +229,7 @@ static void draw(struct run *r, uint64_t seed)
         ref->hosts = r->ranks == 6 && sl_rng_chance(&rng, 2) ? 3 : 2;
     ref->dealt = sl_rng_chance(&rng, 2);
     ref->feedback = (r->kept || sl_coll_reduces(ref->coll)) && fixed && !exact &&
-                    ref->spec.row == 0 && sl_rng_chance(&rng, 2);
+                    ref->spec.row == 0 && ref->spec.id != SL_CODEC_SKETCH && sl_rng_chance(&rng, 2);
     r->in_place = sl_rng_chance(&rng, 3);
     r->late = sl_rng_chance(&rng, 2);
     r->resumed = r->kept && r->rounds > 1 ? (uint32_t)sl_rng_range(&rng, 1, r->rounds - 1) : 0;
