@@ -5,6 +5,7 @@
 #include "core/err.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <string.h>
 
 static void *open_first(const char *const *names)
@@ -46,4 +47,19 @@ bool sl_dl_is_loaded(const char *name)
         return false;
     dlclose(handle); /* the count that NOLOAD raised */
     return true;
+}
+
+static int take_loads(struct dl_phdr_info *info, size_t size, void *out)
+{
+    if (size >= offsetof(struct dl_phdr_info, dlpi_adds) + sizeof(info->dlpi_adds))
+        *(unsigned long long *)out = info->dlpi_adds;
+    return 1; /* the first library says it for all */
+}
+
+unsigned long long sl_dl_loads(void)
+{
+    unsigned long long loads = 0;
+
+    dl_iterate_phdr(take_loads, &loads);
+    return loads;
 }

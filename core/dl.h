@@ -22,4 +22,8 @@ int sl_dl_open(const char *const *names, const struct sl_dl_symbol *symbols, siz
 /* Has this process that library open, through whomever? Opens nothing. */
 bool sl_dl_is_loaded(const char *name);
 
+/* How many libraries this process has loaded so far, those included that went again. Where it has
+ * not changed, no library came that was not there. Some ten nanoseconds, and no system call. */
+unsigned long long sl_dl_loads(void);
+
 #endif
