@@ -6,6 +6,7 @@
 #include "core/err.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -18,6 +19,8 @@ static const struct sl_cuda *cuda;
 static int cuda_error;
 static char cuda_why[256];
 static bool replaced;
+static _Atomic bool is_loaded;
+static _Atomic unsigned long long absent_at; /* libraries loaded when the driver was not there */
 
 static void open_library(void)
 {
@@ -46,11 +49,20 @@ int sl_cuda_get(const struct sl_cuda **out)
 const struct sl_cuda *sl_cuda_loaded(void)
 {
     const struct sl_cuda *out = NULL;
+    unsigned long long loads;
 
-    if (replaced)
+    if (replaced || atomic_load_explicit(&is_loaded, memory_order_acquire))
         return cuda;
-    if (!sl_dl_is_loaded(library[0]) || sl_cuda_get(&out) != 0)
+    loads = sl_dl_loads();
+    if (loads != 0 && loads == atomic_load_explicit(&absent_at, memory_order_relaxed))
         return NULL;
+    if (!sl_dl_is_loaded(library[0])) {
+        atomic_store_explicit(&absent_at, loads, memory_order_relaxed);
+        return NULL;
+    }
+    if (sl_cuda_get(&out) != 0)
+        return NULL;
+    atomic_store_explicit(&is_loaded, true, memory_order_release); /* it is never closed */
     return out;
 }
 

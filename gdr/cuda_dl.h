@@ -60,11 +60,15 @@ enum {
     X(cuMemGetAddressRange_v2, (sl_cu_ptr *, size_t *, sl_cu_ptr))                                 \
     O(cuMemGetHandleForAddressRange, (void *, sl_cu_ptr, size_t, int, unsigned long long))         \
     O(cuFlushGPUDirectRDMAWrites, (int, int))                                                      \
+    X(cuMemAlloc_v2, (sl_cu_ptr *, size_t))                                                        \
+    X(cuMemFree_v2, (sl_cu_ptr))                                                                   \
     X(cuMemHostAlloc, (void **, size_t, unsigned))                                                 \
     X(cuMemFreeHost, (void *))                                                                     \
     X(cuMemcpyHtoDAsync_v2, (sl_cu_ptr, const void *, size_t, void *))                             \
+    X(cuMemcpyDtoDAsync_v2, (sl_cu_ptr, sl_cu_ptr, size_t, void *))                                \
     X(cuStreamCreate, (void **, unsigned))                                                         \
     X(cuStreamDestroy_v2, (void *))                                                                \
+    X(cuStreamWaitEvent, (void *, void *, unsigned))                                               \
     X(cuEventCreate, (void **, unsigned))                                                          \
     X(cuEventDestroy_v2, (void *))                                                                 \
     X(cuEventRecord, (void *, void *))                                                             \

@@ -30,7 +30,7 @@ struct sl_gpu_memory {
 };
 
 /*
- * Is addr memory of a GPU? *out, which may be NULL, is filled if it is. Costs a system call at most
+ * Is addr memory of a GPU? *out, which may be NULL, is filled if it is. Costs tens of nanoseconds
  * where this process has loaded no CUDA driver; no pointer can be one of CUDA's then. Host memory
  * that CUDA pinned is host memory.
  */

@@ -474,6 +474,26 @@ static int f_cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, un
     return NO_KERNELS;
 }
 
+static int f_cuMemAlloc_v2(sl_cu_ptr *out, size_t len)
+{
+    return NO_KERNELS;
+}
+
+static int f_cuMemFree_v2(sl_cu_ptr ptr)
+{
+    return NO_KERNELS;
+}
+
+static int f_cuMemcpyDtoDAsync_v2(sl_cu_ptr to, sl_cu_ptr from, size_t len, void *stream)
+{
+    return NO_KERNELS;
+}
+
+static int f_cuStreamWaitEvent(void *stream, void *event, unsigned flags)
+{
+    return NO_KERNELS;
+}
+
 /* ---- the test's side ---- */
 
 struct fake_cuda *fake_cuda_create(unsigned devices)

@@ -70,11 +70,15 @@ CALLS(cuMemGetHandleForAddressRange((void *)0, (sl_cu_ptr)0, (size_t)0, (CUmemRa
                                     (unsigned long long)0));
 CALLS(cuFlushGPUDirectRDMAWrites((CUflushGPUDirectRDMAWritesTarget)0,
                                  (CUflushGPUDirectRDMAWritesScope)0));
+CALLS(cuMemAlloc((sl_cu_ptr *)0, (size_t)0));
+CALLS(cuMemFree((sl_cu_ptr)0));
 CALLS(cuMemHostAlloc((void **)0, (size_t)0, (unsigned)0));
 CALLS(cuMemFreeHost((void *)0));
 CALLS(cuMemcpyHtoDAsync((sl_cu_ptr)0, (const void *)0, (size_t)0, (CUstream)0));
+CALLS(cuMemcpyDtoDAsync((sl_cu_ptr)0, (sl_cu_ptr)0, (size_t)0, (CUstream)0));
 CALLS(cuStreamCreate((CUstream *)0, (unsigned)0));
 CALLS(cuStreamDestroy((CUstream)0));
+CALLS(cuStreamWaitEvent((CUstream)0, (CUevent)0, 0u));
 CALLS(cuEventCreate((CUevent *)0, (unsigned)0));
 CALLS(cuEventDestroy((CUevent)0));
 CALLS(cuEventRecord((CUevent)0, (CUstream)0));
@@ -112,11 +116,15 @@ static void functions_have_the_names_of_the_versions_that_are_declared(void **st
                                          NAME_OF(cuMemGetAddressRange),
                                          NAME_OF(cuMemGetHandleForAddressRange),
                                          NAME_OF(cuFlushGPUDirectRDMAWrites),
+                                         NAME_OF(cuMemAlloc),
+                                         NAME_OF(cuMemFree),
                                          NAME_OF(cuMemHostAlloc),
                                          NAME_OF(cuMemFreeHost),
                                          NAME_OF(cuMemcpyHtoDAsync),
+                                         NAME_OF(cuMemcpyDtoDAsync),
                                          NAME_OF(cuStreamCreate),
                                          NAME_OF(cuStreamDestroy),
+                                         NAME_OF(cuStreamWaitEvent),
                                          NAME_OF(cuEventDestroy),
                                          NAME_OF(cuEventCreate),
                                          NAME_OF(cuEventRecord),
