@@ -14,3 +14,4 @@
 #include "compress/cuda/sign.cu"
 #include "compress/cuda/topk.cu"
 #include "compress/cuda/palette.cu"
+#include "compress/cuda/sums.cu"

@@ -12,4 +12,7 @@ extern struct emulated_driver emulated_driver;
 
 void emulated_driver_use(void);
 
+/* Its calls, for a driver that has more of them. */
+const struct sl_cuda *emulated_driver_table(void);
+
 #endif
