@@ -2,6 +2,7 @@
 /* Which calls are compressed, by which schedules, and what that comes to. */
 #include "collectives/code.h"
 
+#include "collectives/device.h"
 #include "collectives/recall.h"
 #include "collectives/select.h"
 #include "collectives/steps.h"
@@ -136,6 +137,9 @@ bool sl_coding_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
 {
     struct sl_coding_choice choice;
 
+    if (call->on_device)
+        return code_for(coding, comm, call) != NULL &&
+               sl_device_recipe(coding, comm, call, runners, out);
     sl_coding_choose(coding, comm, call, speed, &choice);
     *out = (struct sl_recipe){.spared = choice.algo != NULL ? coding : NULL};
     if (!choice.taken)

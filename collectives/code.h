@@ -12,11 +12,14 @@
 
 #include <stdio.h>
 
+struct sl_gpu_memory;
+
 /* Whoever makes one embeds it. */
 struct sl_coding {
     uint32_t users; /* who makes it is the first */
     /* by the code, and of what is sent within hosts where ranks are on several */
     struct sl_runner *runner, *inner_runner;
+    struct sl_runner *device_runner; /* of calls on memory of a GPU; NULL: there is none */
     uint64_t min_bytes; /* of the larger of in and out; what is less is sent as it is */
     bool always;        /* whatever it costs; else where it should take less time */
     /* Of the algorithm that is taken wherever it can be (sl_coding_find_recipe()); NULL: none */
@@ -30,6 +33,11 @@ struct sl_coding {
     uint64_t (*keep_bytes)(const struct sl_coding_extent *extents);
     uint64_t keep_max; /* bytes of all that calls keep; 0: they keep nothing */
     void (*forget)(void *state);
+    /* Makes device_runner, for that memory and all that later calls are on. NULL: none can be.
+     * -ENOTSUP, -ENOMEM, -EIO, with a sentence. */
+    int (*use_device)(struct sl_coding *coding, const struct sl_gpu_memory *memory);
+    /* What device_runner is given from now on begins after all that is on that stream now. -EIO. */
+    int (*follow)(struct sl_coding *coding, void *stream);
     void (*free)(struct sl_coding *coding);
     /* Of this rank's calls that have ended well: bytes sent, and those that they stand for. Others
      * threads may read them, so they are written by sl_coding_add(). */

@@ -5,6 +5,7 @@
 #include "collectives/calibrate.h"
 #include "collectives/code.h"
 #include "collectives/connect.h"
+#include "collectives/device.h"
 #include "collectives/recall.h"
 #include "collectives/select.h"
 #include "collectives/speeds.h"
@@ -45,7 +46,7 @@ static bool same_counts(const struct sluice_comm *comm, const struct sl_plan *pl
 static bool same_call(const struct sl_call *a, const struct sl_call *b)
 {
     return a->count == b->count && a->coll == b->coll && a->dtype == b->dtype && a->op == b->op &&
-           a->root == b->root && a->in_place == b->in_place;
+           a->root == b->root && a->in_place == b->in_place && a->on_device == b->on_device;
 }
 
 void sl_call_shape(const struct sluice_comm *comm, const struct sl_call *call, struct sl_shape *out)
@@ -254,8 +255,7 @@ static void op_free(struct sluice_req *op)
     free(op->tickets);
     free(op->use_left);
     free(op->srcs);
-    free(op->tmp);
-    free(op->wire);
+    sl_op_buffers_give(op);
     free(op);
 }
 
@@ -410,6 +410,8 @@ static int create(struct sluice_comm *comm, const struct sl_call *call,
     take_runners(plan, recipe);
     err = build(comm, recipe, plan);
     err = err ?: check_runners(plan);
+    if (plan->call.on_device)
+        err = err ?: sl_device_adopt(plan);
     if (err != 0)
         goto err_plan;
     if (plan->schedule.in_bytes)
@@ -572,18 +574,6 @@ void sl_plans_fini(struct sluice_comm *comm)
     comm->calls.plan_count = 0;
 }
 
-/* A buffer of the steps', or none. */
-static bool take_buffer(void **out, uint64_t bytes)
-{
-    *out = NULL;
-    return bytes == 0 || posix_memalign(out, SL_CACHE_LINE, bytes) == 0;
-}
-
-static uint64_t tmp_unit(const struct sl_plan *plan)
-{
-    return plan->schedule.wide_tmp ? sizeof(float) : plan->esize;
-}
-
 static bool op_alloc_parts(struct sluice_req *op, const struct sl_plan *plan)
 {
     const struct sl_schedule *s = &plan->schedule;
@@ -602,9 +592,7 @@ static bool op_alloc_parts(struct sluice_req *op, const struct sl_plan *plan)
     return op->next != NULL && op->posts != NULL && op->tickets != NULL && op->use_left != NULL &&
            op->srcs != NULL && (s->dep_count == 0 || op->done != NULL) &&
            (plan->job_count == 0 || op->jobs != NULL) &&
-           (!plan->has_lengths || op->lengths != NULL) &&
-           take_buffer(&op->tmp, s->tmp_count * tmp_unit(plan)) &&
-           take_buffer(&op->wire, s->wire_bytes);
+           (!plan->has_lengths || op->lengths != NULL);
 }
 
 /* Each asynchronous step has a place of its own. */
@@ -625,17 +613,20 @@ static void place_steps(struct sluice_req *op, const struct sl_plan *plan)
 
 static int op_new(struct sluice_comm *comm, struct sl_plan *plan, struct sluice_req **out)
 {
-    const struct sl_schedule *s = &plan->schedule;
     struct sluice_req *op = calloc(1, sizeof(*op));
+    int err;
 
-    if (op == NULL || !op_alloc_parts(op, plan)) {
-        op_free(op);
-        return sl_fail(-ENOMEM, "no memory for an operation of %u steps and %llu bytes of scratch",
-                       s->step_count,
-                       (unsigned long long)(s->tmp_count * tmp_unit(plan) + s->wire_bytes));
-    }
+    if (op == NULL)
+        return sl_fail(-ENOMEM, "no memory for an operation");
     op->comm = comm;
     op->plan = plan;
+    err = op_alloc_parts(op, plan) ? sl_op_buffers_take(op)
+                                   : sl_fail(-ENOMEM, "no memory for an operation of %u steps",
+                                             plan->schedule.step_count);
+    if (err != 0) {
+        op_free(op);
+        return err;
+    }
     sl_list_init(&op->link);
     place_steps(op, plan);
     *out = op;

@@ -25,6 +25,7 @@ struct sl_call {
     uint32_t root;     /* or the peer of SL_SEND and SL_RECV */
     uint64_t count;
     bool in_place;
+    bool on_device; /* in and out are memory that the processor must not touch: device.h */
     const uint64_t *in_counts, *in_offs, *out_counts, *out_offs; /* all_to_all_v; borrowed */
 };
 

@@ -71,6 +71,15 @@ struct sl_runner_ops {
     /* Ends req, as it comes or with -ECANCELED, before it returns: the runner touches no memory of
      * it from then on. */
     void (*cancel)(struct sl_runner *runner, struct sl_req *req);
+
+    /*
+     * Both NULL: TMP and the wire buffer of an operation are ordinary memory. Otherwise the plan's
+     * first runner gives them: TMP as it likes, since nobody else touches it; the wire buffer so
+     * that transports can read and write it. At setup. No bytes: NULL. -ENOMEM, -EIO, with a
+     * sentence, and then neither was taken.
+     */
+    int (*take)(struct sl_runner *runner, size_t tmp_len, size_t wire_len, void **tmp, void **wire);
+    void (*give)(struct sl_runner *runner, void *tmp, void *wire); /* takes NULL */
 };
 
 /* A runner embeds it as its first member. */
