@@ -68,7 +68,10 @@ static const struct sl_gpu_image *image_of(unsigned id)
 {
     const struct sl_codec *codec = sl_codec_by_id(id);
 
-    return codec == NULL ? NULL : sl_gpu_image_find(codec->name);
+    /* These have launches of their own: gpu_topk.h, gpu_palette.h. */
+    return codec == NULL || id == SL_CODEC_TOPK || id == SL_CODEC_PALETTE
+               ? NULL
+               : sl_gpu_image_find(codec->name);
 }
 
 bool sl_gpu_codecs_have(unsigned id)

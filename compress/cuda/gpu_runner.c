@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps on their way over the streams of a GPU. */
+#include "compress/cuda/gpu_runner.h"
+
+#include "compress/cuda/gpu_work.h"
+#include "core/clock.h"
+#include "core/err.h"
+#include "core/list.h"
+#include "gdr/cuda_dl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define LANES 8
+#define JOBS 256
+#define CANCEL_NS (5 * SL_NS_PER_S) /* a GPU that does not finish within it is lost */
+
+/* A stream, and the steps that it has. */
+struct lane {
+    void *stream, *event; /* of the driver; the event is behind the last step */
+    struct sl_node jobs;
+    uint64_t behind; /* which record of the caller's stream it waits for */
+};
+
+struct job {
+    struct sl_node link; /* of a lane, or of one of the runner's lists */
+    struct sl_work work;
+    struct sl_req *req; /* NULL: free */
+    uint64_t len;
+    int status;
+};
+
+struct sl_gpu_runner {
+    struct sl_runner base;
+    struct sl_code_runner *plain;
+    struct sl_gpu_work gpu;
+    void *context;
+    int device;
+    void *ready; /* event: of the caller's stream */
+    uint64_t records;
+    struct lane lanes[LANES];
+    struct sl_node unused, queue, ended;
+    unsigned queued, busy; /* steps in the queue; steps that lanes have */
+    bool lost;             /* it was waited for in vain: not again */
+    char why[512];         /* of the last failure */
+    struct job jobs[JOBS];
+};
+
+static struct job *job_at(struct sl_node *node)
+{
+    return sl_container_of(node, struct job, link);
+}
+
+/* ---- steps that are over ---- */
+
+static void over(struct sl_gpu_runner *runner, struct job *job, int status)
+{
+    job->status = status;
+    sl_list_remove(&job->link);
+    sl_list_push_back(&runner->ended, &job->link);
+}
+
+/* The last error is why. */
+static void failed(struct sl_gpu_runner *runner, struct job *job, int status)
+{
+    snprintf(runner->why, sizeof(runner->why), "%s", sluice_last_error());
+    over(runner, job, status);
+}
+
+/* Ends its request. */
+static void end(struct sl_gpu_runner *runner, struct job *job, int status)
+{
+    struct sl_req *req = job->req;
+
+    job->req = NULL;
+    req->len = job->len;
+    sl_list_remove(&job->link);
+    sl_list_push_back(&runner->unused, &job->link);
+    if (status != 0 && status != -ECANCELED)
+        sl_fail_text(status, runner->why);
+    sl_req_end(req, status);
+}
+
+/* All that the lane has, if its event is reached. The context is entered. False: it is not. */
+static bool retire(struct sl_gpu_runner *runner, struct lane *lane)
+{
+    const struct sl_cuda *cuda = runner->gpu.cuda;
+    int result = cuda->cuEventQuery(lane->event), status = 0;
+
+    if (result == SL_CUDA_ERROR_NOT_READY)
+        return false;
+    if (result != SL_CUDA_SUCCESS)
+        status = sl_cuda_fail(cuda, -EIO, "a codec's kernel on the GPU", result);
+    sl_list_foreach(&lane->jobs, node)
+    {
+        runner->busy--;
+        if (status != 0)
+            failed(runner, job_at(node), status);
+        else
+            over(runner, job_at(node), 0);
+    }
+    return true;
+}
+
+/* ---- onto the streams ---- */
+
+/* Nothing of the lane's begins before the caller's stream has come to where it was recorded. */
+static int follow(struct sl_gpu_runner *runner, struct lane *lane)
+{
+    const struct sl_cuda *cuda = runner->gpu.cuda;
+    int result = SL_CUDA_SUCCESS;
+
+    if (lane->behind != runner->records)
+        result = cuda->cuStreamWaitEvent(lane->stream, runner->ready, 0);
+    if (result != SL_CUDA_SUCCESS)
+        return sl_cuda_fail(cuda, -EIO, "cuStreamWaitEvent", result);
+    lane->behind = runner->records;
+    return 0;
+}
+
+/* So many steps of the queue. One whose kernel cannot be started is over. */
+static void launch_on(struct sl_gpu_runner *runner, struct lane *lane, unsigned count)
+{
+    const struct sl_cuda *cuda = runner->gpu.cuda;
+    int err = follow(runner, lane), result;
+
+    while (count-- != 0) {
+        struct job *job = job_at(sl_list_pop_front(&runner->queue));
+
+        runner->queued--;
+        err = err ?: sl_gpu_work_launch(&runner->gpu, &job->work, lane->stream);
+        if (err != 0) {
+            failed(runner, job, err);
+            continue;
+        }
+        sl_list_push_back(&lane->jobs, &job->link);
+        runner->busy++;
+    }
+    if (sl_list_empty(&lane->jobs))
+        return;
+    result = cuda->cuEventRecord(lane->event, lane->stream);
+    if (result == SL_CUDA_SUCCESS)
+        return;
+    sl_cuda_fail(cuda, -EIO, "cuEventRecord", result);
+    sl_list_foreach(&lane->jobs, node)
+    {
+        runner->busy--;
+        failed(runner, job_at(node), -EIO);
+    }
+}
+
+static unsigned idle_lanes(const struct sl_gpu_runner *runner)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < LANES; i++)
+        count += sl_list_empty(&runner->lanes[i].jobs);
+    return count;
+}
+
+/* Shares out the queue. The context is entered. */
+static void launch(struct sl_gpu_runner *runner)
+{
+    unsigned idle = idle_lanes(runner);
+
+    for (unsigned i = 0; i < LANES && runner->queued != 0; i++) {
+        if (!sl_list_empty(&runner->lanes[i].jobs))
+            continue;
+        launch_on(runner, &runner->lanes[i], (runner->queued + idle - 1) / idle);
+        idle--;
+    }
+}
+
+/* Steps of the queue have no GPU to run on. The last error is why. */
+static void fail_queue(struct sl_gpu_runner *runner, int err)
+{
+    sl_list_foreach(&runner->queue, node)
+    {
+        failed(runner, job_at(node), err);
+    }
+    runner->queued = 0;
+}
+
+static void move(struct sl_gpu_runner *runner)
+{
+    struct sl_gpu_visit visit;
+    int err = sl_gpu_enter(runner->gpu.cuda, runner->context, &visit);
+
+    if (err != 0) {
+        fail_queue(runner, err);
+        return;
+    }
+    for (unsigned i = 0; i < LANES; i++)
+        if (!sl_list_empty(&runner->lanes[i].jobs))
+            (void)retire(runner, &runner->lanes[i]);
+    launch(runner);
+    sl_gpu_leave(&visit);
+}
+
+/* ---- the contract ---- */
+
+static int start(struct sl_runner *base, const struct sl_work *work, struct sl_req *req)
+{
+    struct sl_gpu_runner *runner = (struct sl_gpu_runner *)base;
+    struct sl_node *node = runner->unused.next;
+    uint64_t len;
+    int err;
+
+    if (node == &runner->unused)
+        return -EAGAIN;
+    err = sl_gpu_work_check(&runner->gpu, work, &len);
+    if (err != 0)
+        return err;
+    sl_list_remove(node);
+    job_at(node)->work = *work;
+    job_at(node)->req = req;
+    job_at(node)->len = len;
+    job_at(node)->status = SL_PENDING;
+    sl_list_push_back(&runner->queue, node);
+    runner->queued++;
+    if (work->kind == SL_WORK_ENCODE) {
+        runner->plain->tally.messages++;
+        runner->plain->tally.elements += work->count;
+        runner->plain->tally.bytes += len;
+    }
+    if (runner->queued >= LANES)
+        move(runner);
+    return 0;
+}
+
+static unsigned progress(struct sl_runner *base, unsigned budget)
+{
+    struct sl_gpu_runner *runner = (struct sl_gpu_runner *)base;
+    unsigned ended = 0;
+
+    if (runner->queued != 0 || runner->busy != 0)
+        move(runner);
+    for (; ended < budget && !sl_list_empty(&runner->ended); ended++)
+        end(runner, job_at(runner->ended.next), job_at(runner->ended.next)->status);
+    return ended;
+}
+
+static struct lane *lane_of(struct sl_gpu_runner *runner, const struct job *job)
+{
+    for (unsigned i = 0; i < LANES; i++)
+        sl_list_foreach(&runner->lanes[i].jobs, node)
+        {
+            if (job_at(node) == job)
+                return &runner->lanes[i];
+        }
+    return NULL;
+}
+
+/* Until the GPU is through with what the lane has, or is lost. */
+static void wait_for(struct sl_gpu_runner *runner, struct lane *lane)
+{
+    const struct timespec moment = {0, 20000};
+    uint64_t deadline_ns = sl_now(&sl_clock_monotonic) + CANCEL_NS;
+    struct sl_gpu_visit visit;
+
+    if (sl_gpu_enter(runner->gpu.cuda, runner->context, &visit) != 0)
+        return;
+    while (!retire(runner, lane) && !runner->lost) {
+        nanosleep(&moment, NULL);
+        runner->lost = sl_now(&sl_clock_monotonic) >= deadline_ns;
+    }
+    sl_gpu_leave(&visit);
+}
+
+static void cancel(struct sl_runner *base, struct sl_req *req)
+{
+    struct sl_gpu_runner *runner = (struct sl_gpu_runner *)base;
+    struct job *job = runner->jobs;
+    struct lane *lane;
+
+    while (job->req != req)
+        job++;
+    sl_assert(job < runner->jobs + JOBS);
+    lane = lane_of(runner, job);
+    if (lane != NULL)
+        wait_for(runner, lane);
+    if (lane != NULL && lane_of(runner, job) != NULL)
+        runner->busy--;
+    else if (lane == NULL && job->status == SL_PENDING)
+        runner->queued--;
+    end(runner, job, -ECANCELED);
+}
+
+static int take(struct sl_runner *base, size_t tmp_len, size_t wire_len, void **tmp, void **wire)
+{
+    struct sl_gpu_runner *runner = (struct sl_gpu_runner *)base;
+    const struct sl_cuda *cuda = runner->gpu.cuda;
+    struct sl_gpu_visit visit;
+    sl_cu_ptr at = 0;
+    int result = 0, err = sl_gpu_enter(cuda, runner->context, &visit);
+
+    *tmp = *wire = NULL;
+    if (err != 0)
+        return err;
+    if (tmp_len != 0)
+        result = cuda->cuMemAlloc_v2(&at, tmp_len);
+    if (result != SL_CUDA_SUCCESS) {
+        sl_cuda_fail(cuda, -ENOMEM, "cuMemAlloc", result);
+        err = sl_fail(-ENOMEM, "no memory on GPU %d for %zu bytes of sums: %s", runner->device,
+                      tmp_len, sluice_last_error());
+        goto out;
+    }
+    if (wire_len != 0)
+        result = cuda->cuMemHostAlloc(wire, wire_len, SL_CU_MEMHOSTALLOC_PORTABLE);
+    if (result != SL_CUDA_SUCCESS) {
+        sl_cuda_fail(cuda, -ENOMEM, "cuMemHostAlloc", result);
+        err = sl_fail(-ENOMEM, "no pinned memory for %zu bytes of encodings: %s", wire_len,
+                      sluice_last_error());
+        *wire = NULL;
+        if (at != 0)
+            (void)cuda->cuMemFree_v2(at);
+        goto out;
+    }
+    *tmp = (void *)(uintptr_t)at;
+out:
+    sl_gpu_leave(&visit);
+    return err;
+}
+
+static void give(struct sl_runner *base, void *tmp, void *wire)
+{
+    struct sl_gpu_runner *runner = (struct sl_gpu_runner *)base;
+    const struct sl_cuda *cuda = runner->gpu.cuda;
+    struct sl_gpu_visit visit;
+
+    if ((tmp == NULL && wire == NULL) || sl_gpu_enter(cuda, runner->context, &visit) != 0)
+        return;
+    if (tmp != NULL)
+        (void)cuda->cuMemFree_v2((uintptr_t)tmp);
+    if (wire != NULL)
+        (void)cuda->cuMemFreeHost(wire);
+    sl_gpu_leave(&visit);
+}
+
+/* Named as the one of the processor: the bytes are the same, and so are the calls. */
+static const struct sl_runner_ops ops = {.name = "codec",
+                                         .start = start,
+                                         .progress = progress,
+                                         .cancel = cancel,
+                                         .take = take,
+                                         .give = give};
+
+struct sl_runner *sl_gpu_runner_base(struct sl_gpu_runner *runner)
+{
+    return &runner->base;
+}
+
+bool sl_gpu_runner_serves(const struct sl_gpu_runner *runner, const struct sl_gpu_memory *memory)
+{
+    return runner->gpu.cuda == memory->cuda && runner->context == memory->context;
+}
+
+int sl_gpu_runner_after(struct sl_gpu_runner *runner, void *stream)
+{
+    const struct sl_cuda *cuda = runner->gpu.cuda;
+    struct sl_gpu_visit visit;
+    int err = sl_gpu_enter(cuda, runner->context, &visit), result;
+
+    if (err != 0)
+        return err;
+    result = cuda->cuEventRecord(runner->ready, stream);
+    sl_gpu_leave(&visit);
+    if (result != SL_CUDA_SUCCESS)
+        return sl_cuda_fail(cuda, -EIO, "cuEventRecord", result);
+    runner->records++;
+    return 0;
+}
+
+/* ---- made and freed ---- */
+
+static void parts_fini(struct sl_gpu_runner *runner)
+{
+    const struct sl_cuda *cuda = runner->gpu.cuda;
+
+    for (unsigned i = 0; i < LANES; i++) {
+        if (runner->lanes[i].event != NULL)
+            (void)cuda->cuEventDestroy_v2(runner->lanes[i].event);
+        if (runner->lanes[i].stream != NULL)
+            (void)cuda->cuStreamDestroy_v2(runner->lanes[i].stream);
+    }
+    if (runner->ready != NULL)
+        (void)cuda->cuEventDestroy_v2(runner->ready);
+    sl_gpu_work_fini(&runner->gpu);
+}
+
+static int parts_init(struct sl_gpu_runner *runner, const struct sl_cuda *cuda)
+{
+    int err = sl_gpu_work_init(&runner->gpu, cuda, runner->plain), result;
+
+    if (err != 0)
+        return err;
+    result = cuda->cuEventCreate(&runner->ready, SL_CU_EVENT_DISABLE_TIMING);
+    for (unsigned i = 0; i < LANES && result == SL_CUDA_SUCCESS; i++) {
+        struct lane *lane = &runner->lanes[i];
+
+        result = cuda->cuStreamCreate(&lane->stream, SL_CU_STREAM_NON_BLOCKING);
+        if (result == SL_CUDA_SUCCESS)
+            result = cuda->cuEventCreate(&lane->event, SL_CU_EVENT_DISABLE_TIMING);
+    }
+    return result == SL_CUDA_SUCCESS
+               ? 0
+               : sl_cuda_fail(cuda, -EIO, "a stream or an event of the codec's", result);
+}
+
+int sl_gpu_runner_create(const struct sl_gpu_memory *memory, struct sl_code_runner *plain,
+                         struct sl_gpu_runner **out)
+{
+    struct sl_gpu_runner *runner;
+    struct sl_gpu_visit visit;
+    int err;
+
+    if (memory->context == NULL)
+        return sl_fail(-ENOTSUP, "GPU %d has no context in which a codec could run",
+                       memory->device);
+    runner = calloc(1, sizeof(*runner));
+    if (runner == NULL)
+        return sl_fail(-ENOMEM, "no memory to encode on a GPU");
+    runner->base.ops = &ops;
+    runner->plain = plain;
+    runner->context = memory->context;
+    runner->device = memory->device;
+    sl_list_init(&runner->unused);
+    sl_list_init(&runner->queue);
+    sl_list_init(&runner->ended);
+    for (unsigned i = 0; i < LANES; i++)
+        sl_list_init(&runner->lanes[i].jobs);
+    for (unsigned i = 0; i < JOBS; i++)
+        sl_list_push_back(&runner->unused, &runner->jobs[i].link);
+    runner->gpu.cuda = memory->cuda;
+    err = sl_gpu_enter(memory->cuda, memory->context, &visit);
+    if (err == 0) {
+        err = parts_init(runner, memory->cuda);
+        if (err != 0)
+            parts_fini(runner);
+        sl_gpu_leave(&visit);
+    }
+    if (err != 0) {
+        free(runner);
+        return err;
+    }
+    *out = runner;
+    return 0;
+}
+
+void sl_gpu_runner_destroy(struct sl_gpu_runner *runner)
+{
+    struct sl_gpu_visit visit;
+
+    if (runner == NULL)
+        return;
+    sl_assert(runner->queued == 0 && runner->busy == 0);
+    if (sl_gpu_enter(runner->gpu.cuda, runner->context, &visit) == 0) {
+        parts_fini(runner);
+        sl_gpu_leave(&visit);
+    }
+    free(runner);
+}
