@@ -143,8 +143,8 @@ int sluice_register(struct sluice_comm *comm, void *ptr, size_t len, struct slui
                        "sluice_register: communicator, memory or place for the result is missing");
     if (sl_gpu_look(ptr, NULL))
         return sl_fail(-EINVAL,
-                       "sluice_register: %p is GPU memory, which collectives, computing with the "
-                       "processor, cannot use: pass them host memory",
+                       "sluice_register: %p is GPU memory, which is sent by codecs alone and from "
+                       "host memory: calls that are compressed take it as it is, others do not",
                        ptr);
     if (sl_check_process(comm) != 0)
         return -EINVAL;

@@ -3,11 +3,13 @@
 #include "lib/compress.h"
 
 #include "compress/codec.h"
+#include "compress/cuda/gpu_runner.h"
 #include "compress/runner.h"
 #include "core/log.h"
 #include "lib/args.h"
 #include "lib/compress_report.h"
 #include "lib/compress_setting.h"
+#include "lib/device.h"
 
 #include <sluice/compress.h>
 
@@ -23,6 +25,7 @@ struct compression {
     struct sl_coding base;
     struct sl_code_runner runner, inner;
     struct sl_compression_counted counted;
+    struct sl_gpu_runner *gpu; /* NULL: no call was on a GPU's memory */
 };
 
 static struct compression *of(struct sl_coding *coding)
@@ -65,9 +68,36 @@ static uint64_t keep_bytes(const struct sl_coding_extent *extents)
     return bytes;
 }
 
+static int use_device(struct sl_coding *coding, const struct sl_gpu_memory *memory)
+{
+    struct compression *c = of(coding);
+    int err;
+
+    if (SL_LIKELY(c->gpu != NULL))
+        return sl_gpu_runner_serves(c->gpu, memory)
+                   ? 0
+                   : sl_fail(-ENOTSUP,
+                             "calls of this communicator are on one GPU alone, and this "
+                             "one is on GPU %d after others were not",
+                             memory->device);
+    if (coding->keep != NULL)
+        return sl_fail(-ENOTSUP, "feedback=on keeps what it lost in host memory, and is not for "
+                                 "calls on GPU memory");
+    err = sl_gpu_runner_create(memory, &c->runner, &c->gpu);
+    if (err == 0)
+        coding->device_runner = sl_gpu_runner_base(c->gpu);
+    return err;
+}
+
+static int follow(struct sl_coding *coding, void *stream)
+{
+    return sl_gpu_runner_after(of(coding)->gpu, stream);
+}
+
 static void free_compression(struct sl_coding *coding)
 {
     sl_compression_ends(&of(coding)->counted);
+    sl_gpu_runner_destroy(of(coding)->gpu);
     free(of(coding));
 }
 
@@ -146,6 +176,8 @@ int sl_compression_create(const char *text, struct sl_coding **out)
                                     .keep_bytes = keep_bytes,
                                     .keep_max = (uint64_t)setting.keep_bytes,
                                     .forget = sl_code_state_destroy,
+                                    .use_device = use_device,
+                                    .follow = follow,
                                     .free = free_compression};
     made->counted.sum = add_up;
     sl_compression_begins(&made->counted);
@@ -190,6 +222,14 @@ int sluice_comm_set_compression(struct sluice_comm *comm, const char *text)
     return 0;
 }
 
+static int set_coding(struct sluice_operation *operation, struct sl_coding *coding)
+{
+    struct sl_call call = operation->plan->call;
+    int err = sl_device_look(operation->comm, coding, &call, operation->in, operation->out);
+
+    return err ?: sl_operation_set_coding(operation, coding);
+}
+
 int sluice_operation_set_compression(struct sluice_operation *operation, const char *text)
 {
     struct sl_coding *coding;
@@ -201,7 +241,7 @@ int sluice_operation_set_compression(struct sluice_operation *operation, const c
     sl_enter(operation->comm);
     err = operation->comm->closed
               ? sl_fail(-EINVAL, "the communicator of this operation was destroyed")
-              : sl_operation_set_coding(operation, coding);
+              : set_coding(operation, coding);
     sl_coding_put(coding);
     sl_leave(operation->comm);
     return err;

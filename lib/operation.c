@@ -2,6 +2,7 @@
 /* Makes and frees persistent operations for the user; sluice.c starts them. */
 #include "lib/args.h"
 #include "lib/compress.h"
+#include "lib/device.h"
 
 /* Of a call whose check ended with err. */
 static int create(int err, struct sluice_comm *comm, const struct sl_call *call, const void *in,
@@ -13,8 +14,11 @@ static int create(int err, struct sluice_comm *comm, const struct sl_call *call,
     err = err ?: sl_check_process(comm);
     if (err != 0)
         return err;
+    struct sl_call placed = *call;
+
     sl_enter(comm);
-    err = sl_operation_create(comm, call, NULL, in, out, operation);
+    err = sl_device_look(comm, comm->coding, &placed, in, out);
+    err = err ?: sl_operation_create(comm, &placed, NULL, in, out, operation);
     sl_leave(comm);
     return err;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public collectives: starts operations; requests. */
 #include "lib/args.h"
+#include "lib/device.h"
 
 #include "collectives/health.h"
 #include "collectives/status.h"
@@ -40,8 +41,11 @@ static int start_operation(struct sluice_operation *operation, struct sluice_req
     if (SL_UNLIKELY(comm->closed))
         return sl_fail(-EINVAL, "the communicator of this %s was destroyed",
                        sl_coll_name(operation->plan->call.coll));
-    int err = SL_UNLIKELY(comm->health.error.code != 0) ? broken(comm)
-                                                        : sl_operation_start(operation, &op);
+    int err = SL_UNLIKELY(comm->health.error.code != 0)
+                  ? broken(comm)
+                  : sl_device_follow(comm, operation->plan->coding, &operation->plan->call);
+
+    err = SL_LIKELY(err == 0) ? sl_operation_start(operation, &op) : err;
 
     if (SL_UNLIKELY(err != 0))
         return err;
@@ -86,6 +90,24 @@ static inline int start_inside(struct sluice_comm *comm, const struct sl_call *c
     return SL_LIKELY(err == 0) ? sl_op_start(comm, plan, in, out, op) : err;
 }
 
+/* The same where calls may be compressed: on memory of a GPU, too. */
+static int start_placed(struct sluice_comm *comm, const struct sl_call *call, const void *in,
+                        void *out, struct sluice_req **op)
+{
+    struct sl_call placed = *call;
+    int err = sl_device_look(comm, comm->coding, &placed, in, out);
+
+    err = err ?: sl_device_follow(comm, comm->coding, &placed);
+    return SL_LIKELY(err == 0) ? start_inside(comm, &placed, in, out, op) : err;
+}
+
+static inline int start_call(struct sluice_comm *comm, const struct sl_call *call, const void *in,
+                             void *out, struct sluice_req **op)
+{
+    return SL_LIKELY(comm->coding == NULL) ? start_inside(comm, call, in, out, op)
+                                           : start_placed(comm, call, in, out, op);
+}
+
 static inline int wait_inside(struct sluice_comm *comm, struct sluice_req *op)
 {
     if (op->status == SL_PENDING)
@@ -96,7 +118,7 @@ static inline int wait_inside(struct sluice_comm *comm, struct sluice_req *op)
 int sl_call_inside(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out)
 {
     struct sluice_req *op;
-    int err = start_inside(comm, call, in, out, &op);
+    int err = start_call(comm, call, in, out, &op);
 
     return err == 0 ? wait_inside(comm, op) : err;
 }
@@ -110,7 +132,7 @@ int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const vo
     if (SL_UNLIKELY(err != 0))
         return err;
     sl_enter(comm);
-    err = start_inside(comm, call, in, out, &op);
+    err = start_call(comm, call, in, out, &op);
     if (SL_LIKELY(err == 0)) {
         if (req != NULL)
             *req = op;

@@ -74,6 +74,23 @@ SLUICE_API int sluice_comm_set_compression(struct sluice_comm *comm, const char 
 SLUICE_API int sluice_operation_set_compression(struct sluice_operation *operation,
                                                 const char *text);
 
+/**
+ * GPU memory. in and out of a compressed call may be memory of one GPU of NVIDIA's, both of them:
+ * kernels encode and decode there, and what is sent is pinned memory of the host. The bytes are
+ * those of the processor's codecs, so ranks with and without a GPU may meet. It needs a build with
+ * nvcc, and a codec with kernels: bf16, fp16, bq8, bq4, bq2, e4m3, e5m2, mxfp8, mxfp4, nvfp4, e3m0,
+ * sign; without rotated, feedback and measure. Calls that are not compressed end with -ENOTSUP.
+ *
+ * A call reads and writes in and out after all that was on a stream of CUDA's when it was made (an
+ * operation: when it was started). This sets which: a CUstream or cudaStream_t, borrowed until the
+ * next one is set or comm is destroyed; NULL: the default stream, which it is at first. When the
+ * request is done, out is there for work on any stream.
+ *
+ * Order   Local: nobody is waited for. A communicator that is split off starts with NULL.
+ * Errors  -EINVAL.
+ */
+SLUICE_API int sluice_comm_set_stream(struct sluice_comm *comm, void *stream);
+
 /** What compression came to, on this rank. Later versions may give reserved fields a meaning. */
 struct sluice_compression_report {
     uint64_t calls;      /**< compressed ones that have ended well */

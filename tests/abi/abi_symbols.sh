@@ -22,7 +22,7 @@ verbs: core gdr multipath
 launch: core
 schedules: core
 collectives: core schedules kernels
-lib: core gdr kernels schedules compress collectives launch
+lib: core gdr kernels schedules compress compress/cuda collectives launch
 testing: core schedules
 ebpf: core
 monitor: core ebpf
