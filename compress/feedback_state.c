@@ -7,23 +7,41 @@
 
 #include <stdlib.h>
 
-int sl_code_state_create(const struct sl_code_extent extents[SL_CODE_STAGES],
-                         struct sl_code_state **out)
+/* Ordinary memory. */
+static int take(void *arg, size_t len, void **out)
 {
+    (void)arg;
+    *out = calloc(1, len);
+    return *out != NULL ? 0 : sl_fail(-ENOMEM, "no memory for the residuals of an operation");
+}
+
+static void give(void *arg, void *memory)
+{
+    (void)arg;
+    free(memory);
+}
+
+int sl_code_state_create(const struct sl_code_extent extents[SL_CODE_STAGES],
+                         const struct sl_code_memory *memory, struct sl_code_state **out)
+{
+    static const struct sl_code_memory ordinary = {.take = take, .give = give};
     struct sl_code_state *state = calloc(1, sizeof(*state));
 
-    for (unsigned i = 0; state != NULL && i < SL_CODE_STAGES; i++) {
-        state->extents[i] = extents[i];
-        if (extents[i].count == 0)
-            continue;
-        state->residuals[i] = calloc(extents[i].count * SL_TILE, sizeof(float));
-        if (state->residuals[i] == NULL) {
-            sl_code_state_destroy(state);
-            state = NULL;
-        }
-    }
     if (state == NULL)
         return sl_fail(-ENOMEM, "no memory for the residuals of an operation");
+    state->memory = memory != NULL ? *memory : ordinary;
+    for (unsigned i = 0; i < SL_CODE_STAGES; i++) {
+        size_t len = extents[i].count * SL_TILE * sizeof(float);
+        void *made = NULL;
+        int err = len != 0 ? state->memory.take(state->memory.arg, len, &made) : 0;
+
+        if (err != 0) {
+            sl_code_state_destroy(state);
+            return err;
+        }
+        state->extents[i] = extents[i];
+        state->residuals[i] = made;
+    }
     *out = state;
     return 0;
 }
@@ -33,7 +51,8 @@ void sl_code_state_destroy(void *arg)
     struct sl_code_state *state = arg;
 
     for (unsigned i = 0; state != NULL && i < SL_CODE_STAGES; i++)
-        free(state->residuals[i]);
+        if (state->residuals[i] != NULL)
+            state->memory.give(state->memory.arg, state->residuals[i]);
     free(state);
 }
 

@@ -16,14 +16,24 @@ struct sl_code_extent {
     uint64_t first, count;
 };
 
+/* Where residuals lie, if not in ordinary memory: in such as a GPU reaches, too. */
+struct sl_code_memory {
+    /* All 0. -ENOMEM, -EIO, with a sentence. */
+    int (*take)(void *arg, size_t len, void **out);
+    void (*give)(void *arg, void *memory);
+    void *arg;
+};
+
 struct sl_code_state {
     struct sl_code_extent extents[SL_CODE_STAGES];
     float *residuals[SL_CODE_STAGES]; /* of the extent's elements; NULL: none */
+    struct sl_code_memory memory;
 };
 
-/* All residuals 0. -ENOMEM. */
+/* All residuals 0. memory NULL: ordinary; what it refers to outlives the state. -ENOMEM, or what
+ * memory->take() returned. */
 int sl_code_state_create(const struct sl_code_extent extents[SL_CODE_STAGES],
-                         struct sl_code_state **out);
+                         const struct sl_code_memory *memory, struct sl_code_state **out);
 /* Takes NULL. Of this type, so that it may stand for the destructor of any state. */
 void sl_code_state_destroy(void *state);
 

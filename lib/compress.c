@@ -45,14 +45,26 @@ static const struct sl_code *inner_for(struct sl_coding *coding, enum sluice_dty
     return sl_code_runner_code(&of(coding)->inner, dtype, false);
 }
 
+static int take_pinned(void *gpu, size_t len, void **out)
+{
+    return sl_gpu_runner_take_pinned(gpu, len, out);
+}
+
+static void give_pinned(void *gpu, void *memory)
+{
+    sl_gpu_runner_give_pinned(gpu, memory);
+}
+
+/* Once calls are on a GPU, in memory that it reaches. */
 static int keep(struct sl_coding *coding, const struct sl_coding_extent *extents, void **state)
 {
     struct sl_code_extent copy[SL_CODE_STAGES];
+    const struct sl_code_memory memory = {take_pinned, give_pinned, of(coding)->gpu};
     struct sl_code_state *made;
 
     for (unsigned i = 0; i < SL_CODE_STAGES; i++)
         copy[i] = (struct sl_code_extent){extents[i].first, extents[i].count};
-    int err = sl_code_state_create(copy, &made);
+    int err = sl_code_state_create(copy, of(coding)->gpu != NULL ? &memory : NULL, &made);
 
     if (err == 0)
         *state = made;
@@ -80,9 +92,6 @@ static int use_device(struct sl_coding *coding, const struct sl_gpu_memory *memo
                              "calls of this communicator are on one GPU alone, and this "
                              "one is on GPU %d after others were not",
                              memory->device);
-    if (coding->keep != NULL)
-        return sl_fail(-ENOTSUP, "feedback=on keeps what it lost in host memory, and is not for "
-                                 "calls on GPU memory");
     err = sl_gpu_runner_create(memory, &c->runner, &c->gpu);
     if (err == 0)
         coding->device_runner = sl_gpu_runner_base(c->gpu);

@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define LANES 8
@@ -287,55 +288,89 @@ static void cancel(struct sl_runner *base, struct sl_req *req)
     end(runner, job, -ECANCELED);
 }
 
-static int take(struct sl_runner *base, size_t tmp_len, size_t wire_len, void **tmp, void **wire)
+/* ---- memory ---- */
+
+int sl_gpu_runner_take_pinned(struct sl_gpu_runner *runner, size_t len, void **out)
 {
-    struct sl_gpu_runner *runner = (struct sl_gpu_runner *)base;
+    const struct sl_cuda *cuda = runner->gpu.cuda;
+    struct sl_gpu_visit visit;
+    void *made = NULL;
+    int err = sl_gpu_enter(cuda, runner->context, &visit), result;
+
+    if (err != 0)
+        return err;
+    result = cuda->cuMemHostAlloc(&made, len, SL_CU_MEMHOSTALLOC_PORTABLE);
+    sl_gpu_leave(&visit);
+    if (result != SL_CUDA_SUCCESS) {
+        sl_cuda_fail(cuda, -ENOMEM, "cuMemHostAlloc", result);
+        return sl_fail(-ENOMEM, "no pinned memory for %zu bytes: %s", len, sluice_last_error());
+    }
+    memset(made, 0, len);
+    *out = made;
+    return 0;
+}
+
+void sl_gpu_runner_give_pinned(struct sl_gpu_runner *runner, void *memory)
+{
+    struct sl_gpu_visit visit;
+
+    if (memory == NULL || sl_gpu_enter(runner->gpu.cuda, runner->context, &visit) != 0)
+        return;
+    (void)runner->gpu.cuda->cuMemFreeHost(memory);
+    sl_gpu_leave(&visit);
+}
+
+static int take_sums(struct sl_gpu_runner *runner, size_t len, void **out)
+{
     const struct sl_cuda *cuda = runner->gpu.cuda;
     struct sl_gpu_visit visit;
     sl_cu_ptr at = 0;
-    int result = 0, err = sl_gpu_enter(cuda, runner->context, &visit);
+    int err = sl_gpu_enter(cuda, runner->context, &visit), result;
 
-    *tmp = *wire = NULL;
     if (err != 0)
         return err;
-    if (tmp_len != 0)
-        result = cuda->cuMemAlloc_v2(&at, tmp_len);
+    result = cuda->cuMemAlloc_v2(&at, len);
+    sl_gpu_leave(&visit);
     if (result != SL_CUDA_SUCCESS) {
         sl_cuda_fail(cuda, -ENOMEM, "cuMemAlloc", result);
-        err = sl_fail(-ENOMEM, "no memory on GPU %d for %zu bytes of sums: %s", runner->device,
-                      tmp_len, sluice_last_error());
-        goto out;
+        return sl_fail(-ENOMEM, "no memory on GPU %d for %zu bytes of sums: %s", runner->device,
+                       len, sluice_last_error());
     }
-    if (wire_len != 0)
-        result = cuda->cuMemHostAlloc(wire, wire_len, SL_CU_MEMHOSTALLOC_PORTABLE);
-    if (result != SL_CUDA_SUCCESS) {
-        sl_cuda_fail(cuda, -ENOMEM, "cuMemHostAlloc", result);
-        err = sl_fail(-ENOMEM, "no pinned memory for %zu bytes of encodings: %s", wire_len,
-                      sluice_last_error());
-        *wire = NULL;
-        if (at != 0)
-            (void)cuda->cuMemFree_v2(at);
-        goto out;
-    }
-    *tmp = (void *)(uintptr_t)at;
-out:
+    *out = (void *)(uintptr_t)at;
+    return 0;
+}
+
+static void give_sums(struct sl_gpu_runner *runner, void *sums)
+{
+    struct sl_gpu_visit visit;
+
+    if (sums == NULL || sl_gpu_enter(runner->gpu.cuda, runner->context, &visit) != 0)
+        return;
+    (void)runner->gpu.cuda->cuMemFree_v2((uintptr_t)sums);
     sl_gpu_leave(&visit);
+}
+
+static int take(struct sl_runner *base, size_t tmp_len, size_t wire_len, void **tmp, void **wire)
+{
+    struct sl_gpu_runner *runner = (struct sl_gpu_runner *)base;
+    void *sums = NULL;
+    int err = tmp_len != 0 ? take_sums(runner, tmp_len, &sums) : 0;
+
+    *wire = NULL;
+    if (err == 0 && wire_len != 0)
+        err = sl_gpu_runner_take_pinned(runner, wire_len, wire);
+    if (err != 0)
+        give_sums(runner, sums);
+    *tmp = err == 0 ? sums : NULL;
     return err;
 }
 
 static void give(struct sl_runner *base, void *tmp, void *wire)
 {
     struct sl_gpu_runner *runner = (struct sl_gpu_runner *)base;
-    const struct sl_cuda *cuda = runner->gpu.cuda;
-    struct sl_gpu_visit visit;
 
-    if ((tmp == NULL && wire == NULL) || sl_gpu_enter(cuda, runner->context, &visit) != 0)
-        return;
-    if (tmp != NULL)
-        (void)cuda->cuMemFree_v2((uintptr_t)tmp);
-    if (wire != NULL)
-        (void)cuda->cuMemFreeHost(wire);
-    sl_gpu_leave(&visit);
+    give_sums(runner, tmp);
+    sl_gpu_runner_give_pinned(runner, wire);
 }
 
 /* Named as the one of the processor: the bytes are the same, and so are the calls. */

@@ -26,6 +26,11 @@ void sl_gpu_runner_destroy(struct sl_gpu_runner *runner);
 
 struct sl_runner *sl_gpu_runner_base(struct sl_gpu_runner *runner);
 
+/* Memory of the host that its kernels read and write, too, all 0: for what operations keep
+ * (compress/feedback_state.h). Of -ENOMEM, -EIO the sentence says which bytes. */
+int sl_gpu_runner_take_pinned(struct sl_gpu_runner *runner, size_t len, void **out);
+void sl_gpu_runner_give_pinned(struct sl_gpu_runner *runner, void *memory);
+
 /* Does it work on memory of that context? */
 bool sl_gpu_runner_serves(const struct sl_gpu_runner *runner, const struct sl_gpu_memory *memory);
 

@@ -81,8 +81,6 @@ static int check_encode(const struct sl_gpu_work *gpu, const struct sl_work *wor
     const struct sl_codec *codec = gpu->plain->codec;
 
     *len = codec->size(side(gpu, work, work->src_wide), work->count);
-    if (work->state != NULL)
-        return sl_fail(-ENOTSUP, "what is fed back to %s lies in host memory", codec->name);
     if (*len <= work->dst_len)
         return 0;
     return sl_fail(-EMSGSIZE, "%zu bytes have no room for %llu elements by %s", work->dst_len,
@@ -115,7 +113,11 @@ static int encode(const struct sl_gpu_work *gpu, const struct sl_work *work, voi
 {
     const struct sl_codec_at at = {
         .first = work->tile * SL_TILE, .stream = work->stream, .step = work->turn};
+    float *residual = sl_code_state_at(work->state, work->stage, work->tile, work->count);
 
+    if (residual != NULL)
+        return sl_gpu_encode_feedback(gpu->codecs, side(gpu, work, work->src_wide), &at, work->src,
+                                      residual, work->count, work->dst, stream);
     return sl_gpu_encode(gpu->codecs, side(gpu, work, work->src_wide), &at, work->src, work->count,
                          work->dst, stream);
 }

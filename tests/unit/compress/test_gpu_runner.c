@@ -208,9 +208,6 @@ static void what_cannot_be_done_is_refused_before_it_is_taken(void **state)
     work.dtype = SLUICE_I32;
     assert_int_equal(start(&work, &req), -ENOTSUP);
     work = encodes(N);
-    work.state = &work;
-    assert_int_equal(start(&work, &req), -ENOTSUP);
-    work = encodes(N);
     work.kind = SL_WORK_REDUCE;
     assert_int_equal(start(&work, &req), -ENOTSUP);
     runner->ops->progress(runner, 64);

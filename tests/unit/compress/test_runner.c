@@ -237,7 +237,7 @@ static struct sl_code_state *made(uint64_t first, uint64_t count, uint64_t owned
     const struct sl_code_extent extents[SL_CODE_STAGES] = {{first, count}, {7, owned}};
     struct sl_code_state *made;
 
-    assert_int_equal(sl_code_state_create(extents, &made), 0);
+    assert_int_equal(sl_code_state_create(extents, NULL, &made), 0);
     return made;
 }
 
