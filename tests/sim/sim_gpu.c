@@ -30,6 +30,7 @@ static struct job {
     struct coded_reference ref;
     char setting[64];
     bool kept, in_place;
+    bool swaps;       /* rank 0's second call is on memory of the other kind than its first */
     uint32_t on_host; /* bits of ranks whose memory is the host's */
     uint32_t timeout_ms;
     bool late;                /* the elements come on a stream, after the call */
@@ -112,11 +113,13 @@ static void *take_out(const struct place *p)
                           : take(p, out_len());
 }
 
-static void take_place(struct place *p, uint32_t rank)
+static void take_place(struct place *p, uint32_t rank, unsigned round)
 {
     size_t block = job.ref.count * esize() * rank;
 
     p->on_host = (job.on_host >> rank & 1) != 0;
+    if (job.swaps && rank == 0 && round != 0)
+        p->on_host = !p->on_host;
     p->both = job.in_place ? take(p, in_len() > out_len() ? in_len() : out_len()) : NULL;
     p->in =
         job.in_place ? p->both + (job.ref.coll == SL_ALL_GATHER ? block : 0) : take(p, in_len());
@@ -199,36 +202,49 @@ static int start_and_abort(struct sluice_comm *comm, const struct place *p)
     return err;
 }
 
-static int run_rounds(struct sluice_comm *comm, const struct place *p, uint32_t rank, void *stream)
+static int run_kept(struct sluice_comm *comm, uint32_t rank, void *stream)
 {
     struct sluice_operation *operation = NULL;
-    int err = job.kept ? call(comm, p, &operation) : 0;
-
-    for (unsigned round = 0; round < ROUNDS && err == 0; round++) {
-        give_elements(p, rank, stream);
-        if (job.aborts != 0 && rank == 1)
-            err = start_and_abort(comm, p);
-        else
-            err = job.kept ? sluice_start(operation, NULL) : call(comm, p, NULL);
-        err = err ?: is_right(p, rank, round);
-    }
-    snprintf(whys[rank], sizeof(whys[rank]), "%s", err != 0 ? sluice_last_error() : "");
-    sluice_operation_free(operation);
-    return err;
-}
-
-static int run_call(struct sluice_comm *comm, uint32_t rank)
-{
-    void *stream = job.late && rank != 0 ? emulated_gpu_stream() : NULL; /* rank 0: the default */
     struct place p;
     int err;
 
-    take_place(&p, rank);
-    err = stream != NULL ? sluice_comm_set_stream(comm, stream) : 0;
+    take_place(&p, rank, 0);
+    err = call(comm, &p, &operation);
+    for (unsigned round = 0; round < ROUNDS && err == 0; round++) {
+        give_elements(&p, rank, stream);
+        err = sluice_start(operation, NULL);
+        err = err ?: is_right(&p, rank, round);
+    }
+    sluice_operation_free(operation);
+    put_place_back(&p);
+    return err;
+}
+
+static int run_calls(struct sluice_comm *comm, uint32_t rank, void *stream)
+{
+    int err = 0;
+
+    for (unsigned round = 0; round < ROUNDS && err == 0; round++) {
+        struct place p;
+
+        take_place(&p, rank, round);
+        give_elements(&p, rank, stream);
+        err = job.aborts != 0 && rank == 1 ? start_and_abort(comm, &p) : call(comm, &p, NULL);
+        err = err ?: is_right(&p, rank, round);
+        put_place_back(&p);
+    }
+    return err;
+}
+
+static int run_rank(struct sluice_comm *comm, uint32_t rank)
+{
+    void *stream = job.late && rank != 0 ? emulated_gpu_stream() : NULL; /* rank 0: the default */
+    int err = stream != NULL ? sluice_comm_set_stream(comm, stream) : 0;
+
     if (job.before != NULL)
         job.before(rank);
-    err = err ?: run_rounds(comm, &p, rank, stream);
-    put_place_back(&p);
+    err = err ?: job.kept ? run_kept(comm, rank, stream) : run_calls(comm, rank, stream);
+    snprintf(whys[rank], sizeof(whys[rank]), "%s", err != 0 ? sluice_last_error() : "");
     emulated_gpu_stream_end(stream);
     return err;
 }
@@ -259,7 +275,7 @@ static void live(void *arg)
     results[rank] = sl_comm_create(exchanges[rank], &params, &comm);
     results[rank] = results[rank] ?: sluice_comm_set_compression(comm, job.setting);
     if (!job.alone || rank == 1)
-        results[rank] = results[rank] ?: run_call(comm, rank);
+        results[rank] = results[rank] ?: run_rank(comm, rank);
     sluice_comm_destroy(comm);
 }
 
@@ -352,6 +368,7 @@ static void draw(struct sl_rng *rng)
              strchr(codec, ':') != NULL ? ',' : ':', job.ref.feedback ? ",feedback=on" : "");
     job.on_host = sl_rng_chance(rng, 3) ? 1u << sl_rng_below(rng, job.ref.ranks) : 0;
     job.late = sl_rng_chance(rng, 3);
+    job.swaps = !job.kept && sl_rng_chance(rng, 3);
 }
 
 static void results_are_those_of_the_processor_whatever_the_call(void **state)
