@@ -3,6 +3,7 @@
 #include "lib/args.h"
 #include "lib/device.h"
 
+#include "collectives/device.h"
 #include "collectives/health.h"
 #include "collectives/status.h"
 
@@ -80,6 +81,17 @@ int sluice_start(struct sluice_operation *operation, struct sluice_req **req)
     return sl_operation_start_now(operation, req);
 }
 
+/* The processor would be killed for touching a GPU's memory: told in time where the first call of a
+ * plan is on such. Later ones are not looked at, as each look is time. */
+static __attribute__((noinline)) int refuse_gpu(const struct sluice_comm *comm,
+                                                struct sl_plan *plan, const void *in, void *out)
+{
+    struct sl_call placed = plan->call;
+    int err = sl_device_look(comm, NULL, &placed, in, out);
+
+    return err == 0 && placed.on_device ? sl_device_adopt(plan) : err;
+}
+
 static inline int start_inside(struct sluice_comm *comm, const struct sl_call *call, const void *in,
                                void *out, struct sluice_req **op)
 {
@@ -87,6 +99,8 @@ static inline int start_inside(struct sluice_comm *comm, const struct sl_call *c
     int err =
         SL_UNLIKELY(comm->health.error.code != 0) ? broken(comm) : sl_plan_get(comm, call, &plan);
 
+    if (SL_UNLIKELY(err == 0 && plan->calls == 0 && comm->coding == NULL))
+        err = refuse_gpu(comm, plan, in, out);
     return SL_LIKELY(err == 0) ? sl_op_start(comm, plan, in, out, op) : err;
 }
 

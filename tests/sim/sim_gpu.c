@@ -516,6 +516,9 @@ static void what_a_gpu_cannot_do_is_refused_in_a_sentence(void **state)
     snprintf(job.setting, sizeof(job.setting), "bq8:measure=on,min=1");
     refused(-ENOTSUP, "bq8 with measure=on");
     usual();
+    job.setting[0] = '\0'; /* never switched on */
+    refused(-ENOTSUP, "goes by no codec: switch compression on");
+    usual();
     job.ref.op = SLUICE_MAX;
     refused(-ENOTSUP, "allreduce of 12365 f32 is on GPU memory");
     usual();
