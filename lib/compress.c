@@ -89,8 +89,8 @@ static int use_device(struct sl_coding *coding, const struct sl_gpu_memory *memo
         return sl_gpu_runner_serves(c->gpu, memory)
                    ? 0
                    : sl_fail(-ENOTSUP,
-                             "calls of this communicator are on one GPU alone, and this "
-                             "one is on GPU %d after others were not",
+                             "a communicator compresses on one GPU, and GPU %d is not that of its "
+                             "first such call",
                              memory->device);
     err = sl_gpu_runner_create(memory, &c->runner, &c->gpu);
     if (err == 0)

@@ -30,6 +30,8 @@ static struct job {
     struct coded_reference ref;
     char setting[64];
     bool kept, in_place;
+    bool pairs;       /* two operations at once */
+    bool moves;       /* ... the second on GPU 1 */
     bool swaps;       /* rank 0's second call is on memory of the other kind than its first */
     uint32_t on_host; /* bits of ranks whose memory is the host's */
     uint32_t timeout_ms;
@@ -86,12 +88,13 @@ static void fill(uint32_t rank, uint64_t seed)
 
 struct place {
     bool on_host;
+    unsigned gpu;
     char *in, *out, *both; /* both: the allocation of what lies in place */
 };
 
 static void *take(const struct place *p, size_t len)
 {
-    void *at = p->on_host ? calloc(1, len) : emulated_gpu_alloc(0, len);
+    void *at = p->on_host ? calloc(1, len) : emulated_gpu_alloc(p->gpu, len);
 
     sl_assert(at != NULL);
     return at;
@@ -205,7 +208,7 @@ static int start_and_abort(struct sluice_comm *comm, const struct place *p)
 static int run_kept(struct sluice_comm *comm, uint32_t rank, void *stream)
 {
     struct sluice_operation *operation = NULL;
-    struct place p;
+    struct place p = {.gpu = 0};
     int err;
 
     take_place(&p, rank, 0);
@@ -225,13 +228,44 @@ static int run_calls(struct sluice_comm *comm, uint32_t rank, void *stream)
     int err = 0;
 
     for (unsigned round = 0; round < ROUNDS && err == 0; round++) {
-        struct place p;
+        struct place p = {.gpu = 0};
 
         take_place(&p, rank, round);
         give_elements(&p, rank, stream);
         err = job.aborts != 0 && rank == 1 ? start_and_abort(comm, &p) : call(comm, &p, NULL);
         err = err ?: is_right(&p, rank, round);
         put_place_back(&p);
+    }
+    return err;
+}
+
+/* Two operations, both of which the runner has at once; in the second round the other way round. */
+static int run_pairs(struct sluice_comm *comm, uint32_t rank)
+{
+    struct sluice_operation *operations[2] = {NULL, NULL};
+    struct place places[2];
+    int err = 0;
+
+    for (unsigned i = 0; i < 2; i++) {
+        places[i].gpu = job.moves ? i : 0;
+        take_place(&places[i], rank, 0);
+        err = err ?: call(comm, &places[i], &operations[i]);
+    }
+    for (unsigned round = 0; round < ROUNDS && err == 0; round++) {
+        struct sluice_req *reqs[2] = {NULL, NULL};
+
+        for (unsigned i = 0; i < 2; i++) {
+            give_elements(&places[i ^ round], rank, NULL);
+            err = err ?: sluice_start(operations[i ^ round], &reqs[i]);
+        }
+        for (unsigned i = 0; i < 2; i++)
+            err = err ?: sluice_wait(reqs[1 - i]);
+        for (unsigned i = 0; i < 2; i++)
+            err = err ?: is_right(&places[i], rank, round);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        sluice_operation_free(operations[i]);
+        put_place_back(&places[i]);
     }
     return err;
 }
@@ -243,7 +277,10 @@ static int run_rank(struct sluice_comm *comm, uint32_t rank)
 
     if (job.before != NULL)
         job.before(rank);
-    err = err ?: job.kept ? run_kept(comm, rank, stream) : run_calls(comm, rank, stream);
+    err = err
+              ?: job.pairs ? run_pairs(comm, rank)
+             : job.kept    ? run_kept(comm, rank, stream)
+                           : run_calls(comm, rank, stream);
     snprintf(whys[rank], sizeof(whys[rank]), "%s", err != 0 ? sluice_last_error() : "");
     emulated_gpu_stream_end(stream);
     return err;
@@ -391,6 +428,20 @@ static void results_are_those_of_the_processor_whatever_the_call(void **state)
     }
 }
 
+static void operations_that_overlap_are_right_each(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        usual();
+        assert_int_equal(sl_codec_parse("bq4:stochastic=on,seed=9", &job.ref.spec), 0);
+        snprintf(job.setting, sizeof(job.setting), "bq4:stochastic=on,seed=9,min=1,feedback=on");
+        job.ref.feedback = true;
+        job.pairs = true;
+        run_job(seed);
+        assert_all_well("two operations");
+    }
+}
+
 /* The rank that something goes wrong on is 1. */
 static void assert_ends(int result, const char *word)
 {
@@ -529,16 +580,27 @@ static void what_a_gpu_cannot_do_is_refused_in_a_sentence(void **state)
     refused(-EINVAL, "the input is memory of GPU 0, the output of GPU 1");
 }
 
+/* A second operation is on another GPU than the first. */
+static void a_communicator_compresses_on_one_gpu(void **state)
+{
+    (void)state;
+    usual();
+    job.pairs = job.moves = true;
+    refused(-ENOTSUP, "a communicator compresses on one GPU, and GPU 1 is not");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_those_of_the_processor_whatever_the_call),
+        cmocka_unit_test(operations_that_overlap_are_right_each),
         cmocka_unit_test(a_kernel_that_fails_ends_the_call_on_all_ranks),
         cmocka_unit_test(a_kernel_that_cannot_be_started_is_named_with_its_step),
         cmocka_unit_test(a_context_that_is_lost_ends_the_call),
         cmocka_unit_test(a_gpu_without_memory_refuses_the_call),
         cmocka_unit_test(a_call_that_is_aborted_leaves_no_kernel_behind),
         cmocka_unit_test(what_a_gpu_cannot_do_is_refused_in_a_sentence),
+        cmocka_unit_test(a_communicator_compresses_on_one_gpu),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
