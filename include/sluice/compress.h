@@ -83,8 +83,8 @@ SLUICE_API int sluice_operation_set_compression(struct sluice_operation *operati
  *
  * A call reads and writes in and out after all that was on a stream of CUDA's when it was made (an
  * operation: when it was started). This sets which: a CUstream or cudaStream_t, borrowed until the
- * next one is set or comm is destroyed; NULL: the default stream, which it is at first. When the
- * request is done, out is there for work on any stream.
+ * next one is set or comm is destroyed, and not capturing a graph; NULL: the default stream, which
+ * it is at first. When the request is done, out is there for work on any stream.
  *
  * Order   Local: nobody is waited for. A communicator that is split off starts with NULL.
  * Errors  -EINVAL.
