@@ -25,8 +25,6 @@
 /* From now on it is this process's driver. What chance decides, it decides by seed. */
 void emulated_gpu_use(uint64_t seed);
 
-const struct sl_cuda *emulated_gpu_table(void);
-
 /* Memory of GPU 0 or 1. */
 void *emulated_gpu_alloc(unsigned gpu, size_t len);
 void emulated_gpu_free(void *ptr);
