@@ -2,6 +2,7 @@
 /* Steps on their way over the streams of a GPU. */
 #include "compress/cuda/gpu_runner.h"
 
+#include "compress/cuda/gpu_memory.h"
 #include "compress/cuda/gpu_work.h"
 #include "core/clock.h"
 #include "core/err.h"
@@ -10,7 +11,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define LANES 8
@@ -37,7 +37,6 @@ struct sl_gpu_runner {
     struct sl_code_runner *plain;
     struct sl_gpu_work gpu;
     void *context;
-    int device;
     void *ready; /* event: of the caller's stream */
     uint64_t records;
     struct lane lanes[LANES];
@@ -292,84 +291,38 @@ static void cancel(struct sl_runner *base, struct sl_req *req)
 
 int sl_gpu_runner_take_pinned(struct sl_gpu_runner *runner, size_t len, void **out)
 {
-    const struct sl_cuda *cuda = runner->gpu.cuda;
-    struct sl_gpu_visit visit;
-    void *made = NULL;
-    int err = sl_gpu_enter(cuda, runner->context, &visit), result;
-
-    if (err != 0)
-        return err;
-    result = cuda->cuMemHostAlloc(&made, len, SL_CU_MEMHOSTALLOC_PORTABLE);
-    sl_gpu_leave(&visit);
-    if (result != SL_CUDA_SUCCESS) {
-        sl_cuda_fail(cuda, -ENOMEM, "cuMemHostAlloc", result);
-        return sl_fail(-ENOMEM, "no pinned memory for %zu bytes: %s", len, sluice_last_error());
-    }
-    memset(made, 0, len);
-    *out = made;
-    return 0;
+    return sl_gpu_take_pinned(runner->gpu.cuda, runner->context, len, out);
 }
 
 void sl_gpu_runner_give_pinned(struct sl_gpu_runner *runner, void *memory)
 {
-    struct sl_gpu_visit visit;
-
-    if (memory == NULL || sl_gpu_enter(runner->gpu.cuda, runner->context, &visit) != 0)
-        return;
-    (void)runner->gpu.cuda->cuMemFreeHost(memory);
-    sl_gpu_leave(&visit);
-}
-
-static int take_sums(struct sl_gpu_runner *runner, size_t len, void **out)
-{
-    const struct sl_cuda *cuda = runner->gpu.cuda;
-    struct sl_gpu_visit visit;
-    sl_cu_ptr at = 0;
-    int err = sl_gpu_enter(cuda, runner->context, &visit), result;
-
-    if (err != 0)
-        return err;
-    result = cuda->cuMemAlloc_v2(&at, len);
-    sl_gpu_leave(&visit);
-    if (result != SL_CUDA_SUCCESS) {
-        sl_cuda_fail(cuda, -ENOMEM, "cuMemAlloc", result);
-        return sl_fail(-ENOMEM, "no memory on GPU %d for %zu bytes of sums: %s", runner->device,
-                       len, sluice_last_error());
-    }
-    *out = (void *)(uintptr_t)at;
-    return 0;
-}
-
-static void give_sums(struct sl_gpu_runner *runner, void *sums)
-{
-    struct sl_gpu_visit visit;
-
-    if (sums == NULL || sl_gpu_enter(runner->gpu.cuda, runner->context, &visit) != 0)
-        return;
-    (void)runner->gpu.cuda->cuMemFree_v2((uintptr_t)sums);
-    sl_gpu_leave(&visit);
+    sl_gpu_give_pinned(runner->gpu.cuda, runner->context, memory);
 }
 
 static int take(struct sl_runner *base, size_t tmp_len, size_t wire_len, void **tmp, void **wire)
 {
     struct sl_gpu_runner *runner = (struct sl_gpu_runner *)base;
-    void *sums = NULL;
-    int err = tmp_len != 0 ? take_sums(runner, tmp_len, &sums) : 0;
+    void *sums = NULL, *bytes = NULL;
+    int err = 0;
 
-    *wire = NULL;
+    if (tmp_len != 0)
+        err = sl_gpu_take(runner->gpu.cuda, runner->context, tmp_len, &sums);
     if (err == 0 && wire_len != 0)
-        err = sl_gpu_runner_take_pinned(runner, wire_len, wire);
-    if (err != 0)
-        give_sums(runner, sums);
-    *tmp = err == 0 ? sums : NULL;
-    return err;
+        err = sl_gpu_runner_take_pinned(runner, wire_len, &bytes);
+    if (err != 0) {
+        sl_gpu_give(runner->gpu.cuda, runner->context, sums);
+        return err;
+    }
+    *tmp = sums;
+    *wire = bytes;
+    return 0;
 }
 
 static void give(struct sl_runner *base, void *tmp, void *wire)
 {
     struct sl_gpu_runner *runner = (struct sl_gpu_runner *)base;
 
-    give_sums(runner, tmp);
+    sl_gpu_give(runner->gpu.cuda, runner->context, tmp);
     sl_gpu_runner_give_pinned(runner, wire);
 }
 
@@ -459,7 +412,6 @@ int sl_gpu_runner_create(const struct sl_gpu_memory *memory, struct sl_code_runn
     runner->base.ops = &ops;
     runner->plain = plain;
     runner->context = memory->context;
-    runner->device = memory->device;
     sl_list_init(&runner->unused);
     sl_list_init(&runner->queue);
     sl_list_init(&runner->ended);

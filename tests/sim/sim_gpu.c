@@ -188,7 +188,7 @@ static void a_gpu_without_memory_refuses_the_call(void **state)
     gpu_job.on_host = 5;
     gpu_job.before = refuse_memory;
     gpu_job_run(4);
-    assert_ends(-ENOMEM, "no memory on GPU 0 for");
+    assert_ends(-ENOMEM, "no memory on the GPU for");
     gpu_job.before = refuse_pinned_memory;
     gpu_job_run(5);
     assert_ends(-ENOMEM, "no pinned memory for");
