@@ -5,6 +5,7 @@
 #include "compress/codec.h"
 #include "compress/cuda/gpu_runner.h"
 #include "compress/runner.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "lib/args.h"
 #include "lib/compress_report.h"
@@ -92,7 +93,7 @@ static int use_device(struct sl_coding *coding, const struct sl_gpu_memory *memo
                              "a communicator compresses on one GPU, and GPU %d is not that of its "
                              "first such call",
                              memory->device);
-    err = sl_gpu_runner_create(memory, &c->runner, &c->gpu);
+    err = sl_gpu_runner_create(memory, &c->runner, &sl_clock_monotonic, &c->gpu);
     if (err == 0)
         coding->device_runner = sl_gpu_runner_base(c->gpu);
     return err;

@@ -9,6 +9,7 @@
 #include "core/list.h"
 #include "gdr/cuda_dl.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -34,7 +35,9 @@ struct job {
 
 struct sl_gpu_runner {
     struct sl_runner base;
+    struct sl_gpu_runner *next_lost;
     struct sl_code_runner *plain;
+    const struct sl_clock *clock;
     struct sl_gpu_work gpu;
     void *context;
     void *ready; /* event: of the caller's stream */
@@ -46,6 +49,9 @@ struct sl_gpu_runner {
     char why[512];         /* of the last failure */
     struct job jobs[JOBS];
 };
+
+/* Those of GPUs that are lost: the driver would wait for what they have on their streams. */
+static struct sl_gpu_runner *_Atomic all_lost;
 
 static struct job *job_at(struct sl_node *node)
 {
@@ -256,14 +262,14 @@ static struct lane *lane_of(struct sl_gpu_runner *runner, const struct job *job)
 static void wait_for(struct sl_gpu_runner *runner, struct lane *lane)
 {
     const struct timespec moment = {0, 20000};
-    uint64_t deadline_ns = sl_now(&sl_clock_monotonic) + CANCEL_NS;
+    uint64_t deadline_ns = sl_now(runner->clock) + CANCEL_NS;
     struct sl_gpu_visit visit;
 
     if (sl_gpu_enter(runner->gpu.cuda, runner->context, &visit) != 0)
         return;
     while (!retire(runner, lane) && !runner->lost) {
         nanosleep(&moment, NULL);
-        runner->lost = sl_now(&sl_clock_monotonic) >= deadline_ns;
+        runner->lost = sl_now(runner->clock) >= deadline_ns;
     }
     sl_gpu_leave(&visit);
 }
@@ -294,9 +300,11 @@ int sl_gpu_runner_take_pinned(struct sl_gpu_runner *runner, size_t len, void **o
     return sl_gpu_take_pinned(runner->gpu.cuda, runner->context, len, out);
 }
 
+/* A GPU that is lost may still write there, and the driver would wait for it: what it has stays. */
 void sl_gpu_runner_give_pinned(struct sl_gpu_runner *runner, void *memory)
 {
-    sl_gpu_give_pinned(runner->gpu.cuda, runner->context, memory);
+    if (!runner->lost)
+        sl_gpu_give_pinned(runner->gpu.cuda, runner->context, memory);
 }
 
 static int take(struct sl_runner *base, size_t tmp_len, size_t wire_len, void **tmp, void **wire)
@@ -322,7 +330,8 @@ static void give(struct sl_runner *base, void *tmp, void *wire)
 {
     struct sl_gpu_runner *runner = (struct sl_gpu_runner *)base;
 
-    sl_gpu_give(runner->gpu.cuda, runner->context, tmp);
+    if (!runner->lost)
+        sl_gpu_give(runner->gpu.cuda, runner->context, tmp);
     sl_gpu_runner_give_pinned(runner, wire);
 }
 
@@ -397,7 +406,7 @@ static int parts_init(struct sl_gpu_runner *runner, const struct sl_cuda *cuda)
 }
 
 int sl_gpu_runner_create(const struct sl_gpu_memory *memory, struct sl_code_runner *plain,
-                         struct sl_gpu_runner **out)
+                         const struct sl_clock *clock, struct sl_gpu_runner **out)
 {
     struct sl_gpu_runner *runner;
     struct sl_gpu_visit visit;
@@ -411,6 +420,7 @@ int sl_gpu_runner_create(const struct sl_gpu_memory *memory, struct sl_code_runn
         return sl_fail(-ENOMEM, "no memory to encode on a GPU");
     runner->base.ops = &ops;
     runner->plain = plain;
+    runner->clock = clock;
     runner->context = memory->context;
     sl_list_init(&runner->unused);
     sl_list_init(&runner->queue);
@@ -442,6 +452,10 @@ void sl_gpu_runner_destroy(struct sl_gpu_runner *runner)
     if (runner == NULL)
         return;
     sl_assert(runner->queued == 0 && runner->busy == 0);
+    if (runner->lost) {
+        runner->next_lost = atomic_exchange(&all_lost, runner);
+        return;
+    }
     if (sl_gpu_enter(runner->gpu.cuda, runner->context, &visit) == 0) {
         parts_fini(runner);
         sl_gpu_leave(&visit);

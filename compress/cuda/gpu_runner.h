@@ -14,13 +14,14 @@
 #include "compress/runner.h"
 #include "gdr/gpu.h"
 
+struct sl_clock;
 struct sl_gpu_runner;
 
 /* On the GPU of that memory, with the codec and parameters of plain, whose tally it adds to; plain
  * must live on. Loads kernels: at setup. -ENOTSUP, with the reason: the codec has no kernels, or
  * the memory no context. -ENOMEM, -EIO. */
 int sl_gpu_runner_create(const struct sl_gpu_memory *memory, struct sl_code_runner *plain,
-                         struct sl_gpu_runner **out);
+                         const struct sl_clock *clock, struct sl_gpu_runner **out);
 /* Nothing may be under way. Takes NULL. */
 void sl_gpu_runner_destroy(struct sl_gpu_runner *runner);
 

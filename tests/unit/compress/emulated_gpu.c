@@ -177,6 +177,11 @@ void emulated_gpu_fail(const char *call, unsigned nth, int result)
     emulated_gpu.fail_result = result;
 }
 
+void emulated_gpu_hang(bool hangs)
+{
+    emulated_gpu.hangs = hangs;
+}
+
 unsigned emulated_gpu_kernels(void)
 {
     return emulated_gpu.kernels;

@@ -18,6 +18,7 @@
 
 #include "gdr/cuda_dl.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define EMULATED_GPUS 2
@@ -42,6 +43,9 @@ void emulated_gpu_copy_later(void *stream, void *to, const void *from, size_t le
 /* The nth call of that name from now (1: the next one) gives result, and does nothing: "cuMemAlloc"
  * and so on, or "kernel", which fails when it runs. With 0, none does any more. */
 void emulated_gpu_fail(const char *call, unsigned nth, int result);
+
+/* No stream goes on any more; or they do again. */
+void emulated_gpu_hang(bool hangs);
 
 unsigned emulated_gpu_kernels(void); /* that have run */
 /* The first thing that was done wrong, or NULL. */

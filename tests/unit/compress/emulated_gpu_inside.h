@@ -30,6 +30,7 @@ struct emulated_gpu {
     struct sl_node streams, memory;
     struct emulated_stream default_stream;
     unsigned live, kernels, entered;
+    bool hangs;
     int sticky; /* all fail with it since a kernel has */
     char misuse[256];
     const char *fail_call;

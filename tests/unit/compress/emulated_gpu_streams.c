@@ -218,7 +218,7 @@ static int event_query(void *event)
 {
     struct event *e = event;
 
-    if (emulated_gpu.sticky == 0 && e->reached != e->recorded)
+    if (!emulated_gpu.hangs && emulated_gpu.sticky == 0 && e->reached != e->recorded)
         go_on();
     int result = emulated_asked_inside("cuEventQuery");
 

@@ -2,6 +2,7 @@
 /* The runner of codecs' steps on a GPU, over an emulated one. */
 #include "compress/cuda/gpu_runner.h"
 
+#include "core/clock.h"
 #include "core/err.h"
 
 #include <setjmp.h>
@@ -21,6 +22,20 @@ static struct sl_runner *runner;
 static float *elements; /* of the GPU */
 static void *wire, *sums;
 static unsigned ended;
+
+/* So much time passes whenever somebody looks. */
+static uint64_t step_ns;
+
+static uint64_t stepping_now(const struct sl_clock *clock)
+{
+    static uint64_t now_ns;
+
+    (void)clock;
+    now_ns += step_ns;
+    return now_ns;
+}
+
+static const struct sl_clock stepping = {.now_ns = stepping_now};
 
 static void count(struct sl_req *req)
 {
@@ -43,10 +58,11 @@ static int setup(void **state)
     assert_int_equal(sl_codec_parse("bq8", &spec), 0);
     sl_code_runner_init(&plain, &spec);
     assert_true(sl_gpu_look(elements, &memory));
-    assert_int_equal(sl_gpu_runner_create(&memory, &plain, &gpu), 0);
+    assert_int_equal(sl_gpu_runner_create(&memory, &plain, &stepping, &gpu), 0);
     runner = sl_gpu_runner_base(gpu);
     assert_int_equal(runner->ops->take(runner, sizeof(given), ROOM, &sums, &wire), 0);
     ended = 0;
+    step_ns = 1;
     return 0;
 }
 
@@ -230,6 +246,27 @@ static void steps_after_a_lost_context_end_with_the_drivers_words(void **state)
     assert_int_equal(reqs[1].status, 0);
 }
 
+static void a_gpu_that_hangs_is_given_up_and_keeps_its_memory(void **state)
+{
+    struct sl_work work = encodes(1);
+    struct sl_req reqs[2];
+    unsigned before = emulated_gpu_live();
+
+    (void)state;
+    assert_int_equal(start(&work, &reqs[0]), 0);
+    assert_int_equal(start(&work, &reqs[1]), 0);
+    emulated_gpu_hang(true);
+    step_ns = SL_NS_PER_S;
+    runner->ops->progress(runner, 64);
+    runner->ops->cancel(runner, &reqs[0]);
+    runner->ops->cancel(runner, &reqs[1]);
+    assert_true(reqs[0].status == -ECANCELED && reqs[1].status == -ECANCELED);
+    runner->ops->give(runner, sums, wire);
+    sl_gpu_runner_destroy(gpu);
+    assert_int_equal(emulated_gpu_live(), before); /* whatever it writes, nobody else has it */
+    emulated_gpu_hang(false);
+}
+
 /* Each part of it fails in turn. */
 static void what_setup_lacks_leaves_nothing_behind(void **state)
 {
@@ -247,12 +284,12 @@ static void what_setup_lacks_leaves_nothing_behind(void **state)
     assert_true(sl_gpu_look(elements, &memory));
     for (unsigned i = 0; i < SL_ARRAY_LEN(calls); i++) {
         emulated_gpu_fail(calls[i].call, calls[i].nth, 700);
-        assert_int_equal(sl_gpu_runner_create(&memory, &plain, &none), -EIO);
+        assert_int_equal(sl_gpu_runner_create(&memory, &plain, &stepping, &none), -EIO);
         assert_null(none);
         assert_int_equal(emulated_gpu_live(), before);
     }
     memory.context = NULL;
-    assert_int_equal(sl_gpu_runner_create(&memory, &plain, &none), -ENOTSUP);
+    assert_int_equal(sl_gpu_runner_create(&memory, &plain, &stepping, &none), -ENOTSUP);
 }
 
 int main(void)
@@ -267,6 +304,7 @@ int main(void)
         CASE(what_cannot_be_done_is_refused_before_it_is_taken),
         CASE(steps_after_a_lost_context_end_with_the_drivers_words),
         CASE(what_setup_lacks_leaves_nothing_behind),
+        cmocka_unit_test_setup(a_gpu_that_hangs_is_given_up_and_keeps_its_memory, setup),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
