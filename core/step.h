@@ -64,8 +64,8 @@ struct sl_runner_ops {
      */
     int (*start)(struct sl_runner *runner, const struct sl_work *work, struct sl_req *req);
 
-    /* Ends requests that are done, at most budget; how many. Before a request ends with an
-     * error, sl_fail() says why. */
+    /* Has what it took begin, and ends requests that are done, at most budget; how many. Before a
+     * request ends with an error, sl_fail() says why. */
     unsigned (*progress)(struct sl_runner *runner, unsigned budget);
 
     /* Ends req, as it comes or with -ECANCELED, before it returns: the runner touches no memory of

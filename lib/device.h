@@ -22,4 +22,12 @@ static inline int sl_device_follow(const struct sluice_comm *comm, struct sl_cod
                : 0;
 }
 
+/* What such a call could begin with is on its way when it returns, though nobody asks for its
+ * progress yet. */
+static inline void sl_device_flush(struct sl_coding *coding, const struct sl_call *call)
+{
+    if (SL_UNLIKELY(call->on_device) && coding != NULL && coding->device_runner != NULL)
+        coding->device_runner->ops->progress(coding->device_runner, 0);
+}
+
 #endif

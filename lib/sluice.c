@@ -50,6 +50,7 @@ static int start_operation(struct sluice_operation *operation, struct sluice_req
 
     if (SL_UNLIKELY(err != 0))
         return err;
+    sl_device_flush(operation->plan->coding, &operation->plan->call);
     if (req != NULL) {
         *req = op;
         return 0;
@@ -112,7 +113,10 @@ static int start_placed(struct sluice_comm *comm, const struct sl_call *call, co
     int err = sl_device_look(comm, comm->coding, &placed, in, out);
 
     err = err ?: sl_device_follow(comm, comm->coding, &placed);
-    return SL_LIKELY(err == 0) ? start_inside(comm, &placed, in, out, op) : err;
+    err = SL_LIKELY(err == 0) ? start_inside(comm, &placed, in, out, op) : err;
+    if (err == 0)
+        sl_device_flush(comm->coding, &placed);
+    return err;
 }
 
 static inline int start_call(struct sluice_comm *comm, const struct sl_call *call, const void *in,

@@ -22,6 +22,7 @@
 struct gpu_job gpu_job;
 int gpu_results[GPU_RANKS_MAX];
 char gpu_whys[GPU_RANKS_MAX][512];
+unsigned gpu_launched;
 
 static float ins[GPU_RANKS_MAX][IN_MAX], wants[ROUNDS][GPU_RANKS_MAX][IN_MAX];
 
@@ -174,6 +175,7 @@ static int start_and_abort(struct sluice_comm *comm, const struct place *p)
     int err =
         sluice_allreduce(comm, p->in, p->out, gpu_job.ref.count, SLUICE_F32, SLUICE_SUM, &req);
 
+    gpu_launched = emulated_gpu_launched();
     for (unsigned i = 0; err == 0 && i < gpu_job.aborts; i++)
         err = sluice_test(req);
     if (err != 0)

@@ -33,6 +33,9 @@ extern struct gpu_job gpu_job;
 extern int gpu_results[GPU_RANKS_MAX];
 extern char gpu_whys[GPU_RANKS_MAX][512];
 
+/* Kernels that were on their way when a call that rank 1 gives up later had returned. */
+extern unsigned gpu_launched;
+
 /* Runs it. Fails the case where ranks are stuck, the GPU was misused or something is left on it. */
 void gpu_job_run(uint64_t seed);
 

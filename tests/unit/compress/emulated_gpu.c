@@ -123,7 +123,7 @@ void emulated_gpu_use(uint64_t seed)
     if (emulated_gpu.memory.next == NULL)
         sl_list_init(&emulated_gpu.memory);
     sl_rng_init(&emulated_gpu.rng, seed);
-    emulated_gpu.kernels = 0;
+    emulated_gpu.kernels = emulated_gpu.launched = 0;
     emulated_gpu.sticky = 0;
     emulated_gpu.misuse[0] = '\0';
     emulated_gpu.fail_call = NULL;
@@ -180,6 +180,11 @@ void emulated_gpu_fail(const char *call, unsigned nth, int result)
 void emulated_gpu_hang(bool hangs)
 {
     emulated_gpu.hangs = hangs;
+}
+
+unsigned emulated_gpu_launched(void)
+{
+    return emulated_gpu.launched;
 }
 
 unsigned emulated_gpu_kernels(void)

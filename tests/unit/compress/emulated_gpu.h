@@ -47,7 +47,8 @@ void emulated_gpu_fail(const char *call, unsigned nth, int result);
 /* No stream goes on any more; or they do again. */
 void emulated_gpu_hang(bool hangs);
 
-unsigned emulated_gpu_kernels(void); /* that have run */
+unsigned emulated_gpu_launched(void); /* kernels that were put on streams */
+unsigned emulated_gpu_kernels(void);  /* that have run */
 /* The first thing that was done wrong, or NULL. */
 const char *emulated_gpu_misuse(void);
 /* Allocations, streams, events, modules, contexts entered and not left. */

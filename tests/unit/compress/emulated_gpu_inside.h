@@ -29,7 +29,7 @@ struct emulated_gpu {
     struct sl_rng rng;
     struct sl_node streams, memory;
     struct emulated_stream default_stream;
-    unsigned live, kernels, entered;
+    unsigned live, kernels, launched, entered;
     bool hangs;
     int sticky; /* all fail with it since a kernel has */
     char misuse[256];

@@ -235,6 +235,7 @@ static int launch(void *function, unsigned grid_x, unsigned grid_y, unsigned gri
     if (grid_y * grid_z * block_y * block_z != 1 || shared != 0 || extra != NULL)
         return EMULATED_INVALID_VALUE;
     w.args = *(const struct sl_gpu_args *)params[0];
+    emulated_gpu.launched++;
     if (result == 0)
         put_on(stream, &w);
     return result;
