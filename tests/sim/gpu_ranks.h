@@ -33,7 +33,8 @@ extern struct gpu_job gpu_job;
 extern int gpu_results[GPU_RANKS_MAX];
 extern char gpu_whys[GPU_RANKS_MAX][512];
 
-/* Kernels that were on their way when a call that rank 1 gives up later had returned. */
+/* Kernels that were on their way when rank 1's start of a call returned: one that it gives up
+ * later, or the first of two operations. */
 extern unsigned gpu_launched;
 
 /* Runs it. Fails the case where ranks are stuck, the GPU was misused or something is left on it. */

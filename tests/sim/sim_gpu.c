@@ -100,6 +100,7 @@ static void operations_that_overlap_are_right_each(void **state)
         gpu_job.pairs = true;
         gpu_job_run(seed);
         assert_all_well("two operations");
+        assert_true(gpu_launched >= 4);
     }
 }
 
