@@ -183,7 +183,7 @@ struct sluice_comm {
     struct sl_coding *coding; /* how calls are compressed: code.h; counted; NULL: they are not */
     struct sl_recall_table *recalls; /* what calls keep for it: recall.h; owned; NULL: nothing */
     const void *recall_as; /* what calls are of, if not of the memory they lend; or NULL */
-    void *device_stream;      /* of the user's, which calls on a GPU's memory begin after */
+    void *device_stream;   /* of the user's, which calls on a GPU's memory begin after */
     /* The name of a codec by the number that marks have (core/code.h); NULL: nobody knows any. */
     const char *(*codec_name)(uint32_t number);
     /* Encodes len bytes of f32 by the codec that costs.code is of, to no more than len; NULL: its

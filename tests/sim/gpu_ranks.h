@@ -29,7 +29,8 @@ struct gpu_job {
 
 extern struct gpu_job gpu_job;
 
-/* What it came to: 0, or an error and its sentence; -EBADMSG where bytes are not the reference's. */
+/* What it came to: 0, or an error and its sentence; -EBADMSG where bytes are not the
+ * reference's. */
 extern int gpu_results[GPU_RANKS_MAX];
 extern char gpu_whys[GPU_RANKS_MAX][512];
 

@@ -77,9 +77,9 @@ static const struct sl_cuda driver = {
 #name, "emulated"                                                                          \
     }
 const struct sl_gpu_image sl_gpu_images[] = {
-    IMAGE(bf16), IMAGE(fp16), IMAGE(bq8),   IMAGE(bq4),     IMAGE(bq2),
-    IMAGE(e4m3), IMAGE(e5m2), IMAGE(mxfp8), IMAGE(mxfp4),   IMAGE(nvfp4),
-    IMAGE(e3m0), IMAGE(sign), IMAGE(topk),  IMAGE(palette), IMAGE(sums), {0}};
+    IMAGE(bf16), IMAGE(fp16),    IMAGE(bq8),   IMAGE(bq4),   IMAGE(bq2),  IMAGE(e4m3),
+    IMAGE(e5m2), IMAGE(mxfp8),   IMAGE(mxfp4), IMAGE(nvfp4), IMAGE(e3m0), IMAGE(sign),
+    IMAGE(topk), IMAGE(palette), IMAGE(sums),  {0}};
 
 void emulated_driver_use(void)
 {
