@@ -138,8 +138,7 @@ bool sl_coding_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
     struct sl_coding_choice choice;
 
     if (call->on_device)
-        return code_for(coding, comm, call) != NULL &&
-               sl_device_recipe(coding, comm, call, runners, out);
+        return sl_device_recipe(coding, call, code_for(coding, comm, call), runners, out);
     sl_coding_choose(coding, comm, call, speed, &choice);
     *out = (struct sl_recipe){.spared = choice.algo != NULL ? coding : NULL};
     if (!choice.taken)

@@ -2,29 +2,30 @@
 /* Schedules on memory that the processor must not touch, and where an operation's scratch lies. */
 #include "collectives/device.h"
 
+#include "schedules/build.h"
+
 #include <stdlib.h>
 
-/* Every rank sends to every other, or along a chain: within hosts, too, where steps of another
- * runner would need that memory. */
+/* Those whose steps are one runner's, which needs no more of the codec than bytes of elements.
+ * Hosts that add up inside first have steps of another. */
 static const struct sl_algo *algo_of(enum sl_coll coll)
 {
-    for (const struct sl_algo *const *a = sl_coded_algos; *a != NULL; a++)
-        if (((*a)->colls & 1u << coll) != 0 && !(*a)->needs_hosts)
-            return *a;
+    static const struct sl_algo *const algos[] = {&sl_algo_oneshot, &sl_algo_code_chain};
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(algos); i++)
+        if ((algos[i]->colls & 1u << coll) != 0)
+            return algos[i];
     return NULL;
 }
 
-bool sl_device_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
-                      const struct sl_call *call, struct sl_runner *runners[2],
+bool sl_device_recipe(struct sl_coding *coding, const struct sl_call *call,
+                      const struct sl_code *code, struct sl_runner *runners[2],
                       struct sl_recipe *out)
 {
     const struct sl_algo *algo = algo_of(call->coll);
-    const struct sl_code *code =
-        coding->device_runner != NULL
-            ? coding->code(coding, call->dtype, sl_coll_reduces(call->coll))
-            : NULL;
 
-    if (algo == NULL || code == NULL)
+    *out = (struct sl_recipe){0};
+    if (code == NULL || algo == NULL || coding->device_runner == NULL)
         return false;
     runners[SL_CODE_RUNNER - 1] = coding->device_runner;
     *out = (struct sl_recipe){

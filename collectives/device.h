@@ -9,9 +9,9 @@
 
 #include "collectives/code.h"
 
-/* As sl_coding_recipe(), of a call on such memory. */
-bool sl_device_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
-                      const struct sl_call *call, struct sl_runner *runners[2],
+/* The recipe of a call on such memory, by a code that is for it, or NULL. False: there is none. */
+bool sl_device_recipe(struct sl_coding *coding, const struct sl_call *call,
+                      const struct sl_code *code, struct sl_runner *runners[2],
                       struct sl_recipe *out);
 
 /* Gives the runner all steps of the plan that are local. -ENOTSUP, with what would help: the call

@@ -287,6 +287,7 @@ static void live(const struct sim_rank *self)
     config.tune = SL_TUNE_OFF;
     config.chunk_bytes = 4096; /* a tile or two a piece */
     config.timeout_ms = 400;
+    snprintf(config.host_id, sizeof(config.host_id), "host%u", gpu_job.many_hosts ? rank % 2 : 0);
     struct sl_comm_params params = sim_comm_params(self, 0, &config);
 
     params.codec_name = sl_compression_name;

@@ -24,6 +24,7 @@ struct gpu_job {
     bool alone;               /* rank 1 calls, the others do not */
     uint32_t on_host;         /* bits of ranks whose memory is the host's */
     unsigned aborts;          /* rank 1 gives up after so many looks; 0: it does not */
+    bool many_hosts;          /* two of them: GPUs go by one shot all the same */
     void (*before)(uint32_t rank);
 };
 
