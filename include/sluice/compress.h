@@ -80,7 +80,7 @@ SLUICE_API int sluice_operation_set_compression(struct sluice_operation *operati
  * those of the processor's codecs, so ranks with and without a GPU may meet. It needs a build with
  * nvcc, and a codec with kernels: bf16, fp16, bq8, bq4, bq2, e4m3, e5m2, mxfp8, mxfp4, nvfp4, e3m0,
  * sign; without rotated and measure. What is fed back lies in pinned memory. Calls that are not
- * compressed end with -ENOTSUP.
+ * compressed end with -ENOTSUP; so an operation is made once its communicator compresses.
  *
  * A call reads and writes in and out after all that was on a stream of CUDA's when it was made (an
  * operation: when it was started). This sets which: a CUstream or cudaStream_t, borrowed until the
