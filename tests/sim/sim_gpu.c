@@ -16,10 +16,12 @@
 #include <string.h>
 #include <cmocka.h>
 
+#define ALWAYS "min=1" /* ranks on the host, too, however short the call is */
+
 /* An allreduce of three ranks by bq8. */
 static void usual(void)
 {
-    gpu_job = (struct gpu_job){.setting = "bq8:min=1"};
+    gpu_job = (struct gpu_job){.setting = "bq8:" ALWAYS};
     assert_int_equal(sl_codec_parse("bq8", &gpu_job.ref.spec), 0);
     gpu_job.ref.coll = SL_ALLREDUCE;
     gpu_job.ref.op = SLUICE_SUM;
@@ -61,7 +63,7 @@ static void draw(struct sl_rng *rng)
     gpu_job.swaps = !gpu_job.kept && sl_rng_chance(rng, 3);
     gpu_job.ref.feedback =
         gpu_job.ref.coll == SL_ALLREDUCE && !gpu_job.swaps && sl_rng_chance(rng, 2);
-    snprintf(gpu_job.setting, sizeof(gpu_job.setting), "%s%cmin=1%s", codec,
+    snprintf(gpu_job.setting, sizeof(gpu_job.setting), "%s%c" ALWAYS "%s", codec,
              strchr(codec, ':') != NULL ? ',' : ':', gpu_job.ref.feedback ? ",feedback=on" : "");
     gpu_job.on_host = sl_rng_chance(rng, 3) ? 1u << sl_rng_below(rng, gpu_job.ref.ranks) : 0;
     gpu_job.many_hosts = gpu_job.on_host == 0 && !gpu_job.swaps && sl_rng_chance(rng, 2);
@@ -96,7 +98,7 @@ static void operations_that_overlap_are_right_each(void **state)
         usual();
         assert_int_equal(sl_codec_parse("bq4:stochastic=on,seed=9", &gpu_job.ref.spec), 0);
         snprintf(gpu_job.setting, sizeof(gpu_job.setting),
-                 "bq4:stochastic=on,seed=9,min=1,feedback=on");
+                 "bq4:stochastic=on,seed=9," ALWAYS ",feedback=on");
         gpu_job.ref.feedback = true;
         gpu_job.pairs = true;
         gpu_job_run(seed);
@@ -224,11 +226,11 @@ static void what_a_gpu_cannot_do_is_refused_in_a_sentence(void **state)
     usual();
     snprintf(gpu_job.setting, sizeof(gpu_job.setting), "bq8:min=1M");
     refused(-ENOTSUP, "goes by no codec: switch compression on, with min=0");
-    snprintf(gpu_job.setting, sizeof(gpu_job.setting), "topk:k=41,min=1");
+    snprintf(gpu_job.setting, sizeof(gpu_job.setting), "topk:k=41," ALWAYS);
     refused(-ENOTSUP, "topk does not work on GPU memory: these do: bf16, fp16, bq8, ");
-    snprintf(gpu_job.setting, sizeof(gpu_job.setting), "bq8:rotated=on,min=1");
+    snprintf(gpu_job.setting, sizeof(gpu_job.setting), "bq8:rotated=on," ALWAYS);
     refused(-ENOTSUP, "bq8 with rotated=on does not work on GPU memory");
-    snprintf(gpu_job.setting, sizeof(gpu_job.setting), "bq8:measure=on,min=1");
+    snprintf(gpu_job.setting, sizeof(gpu_job.setting), "bq8:measure=on," ALWAYS);
     refused(-ENOTSUP, "bq8 with measure=on");
     usual();
     gpu_job.setting[0] = '\0'; /* never switched on */
