@@ -13,7 +13,7 @@
  * shot (oneshot.c); but a value goes through the codec at each hop, so that the error grows with
  * the ranks: it is for those who ask for it. reduce_scatter is the first half.
  *
- * Pieces of all shards go round in batches: while one is encoded, the others are on the wire. What a
+ * Pieces of all shards go round in batches: while one is encoded, others are on the wire. What a
  * step writes was read a batch's messages ago, and messages of both halves meet in one order, so
  * nothing waits in a circle; passing on takes two places a piece, since a place is free only once
  * the next rank has its bytes.
@@ -106,14 +106,15 @@ static uint32_t encode(struct ring *ring, unsigned channel, struct turns *turns,
     return slot->there;
 }
 
-/* This rank's elements of the shard that begins here. */
+/* This rank's elements of the shard that begins here. What is lost of them is kept as that of sums:
+ * another number of ranks begins elsewhere. */
 static void give(struct ring *ring, uint64_t piece)
 {
     uint32_t owner = behind(ring, 1);
     struct sl_slot *slot;
 
     if (piece_len(ring, owner, piece) != 0)
-        encode(ring, GIVE, &ring->made, 0, sl_in(piece_at(ring, owner, piece)), owner, piece,
+        encode(ring, GIVE, &ring->made, 1, sl_in(piece_at(ring, owner, piece)), owner, piece,
                SL_NO_DEP, &slot);
 }
 

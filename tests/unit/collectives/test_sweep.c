@@ -363,8 +363,8 @@ static int compress(struct sluice_comm *comm, int rank)
 
     for (int i = 0; i < N; i++)
         in[rank][i] = 1;
-    for (int setting = 0; setting < 2; setting++) {
-        err = sluice_comm_set_compression(comm, "bq8:when=always,min=0,feedback=on");
+    for (int setting = 0; setting < 2; setting++) { /* the operation's is one shot */
+        err = sluice_comm_set_compression(comm, "bq8:when=always,min=0,feedback=on,recipe=gather");
         if (err != 0 && (err != -ENOMEM || comm->coding != NULL))
             return err;
     }

@@ -62,8 +62,8 @@ static void each_tile_is_encoded_once_by_each_rank(void **state)
                 assert_false(seen[step->tile]);
                 seen[step->tile] = true;
                 assert_int_equal(step->stream, r);
-                assert_int_equal(step->stage, step->tile == r ? 2 : hops == 0 ? 0 : 1);
-                assert_int_equal(step->src_buf, step->stage == 0 ? SL_BUF_IN : SL_BUF_TMP);
+                assert_int_equal(step->stage, step->tile == r ? 2 : 1);
+                assert_int_equal(step->src_buf, hops == 0 ? SL_BUF_IN : SL_BUF_TMP);
             }
         }
     }
