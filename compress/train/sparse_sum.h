@@ -6,8 +6,8 @@
  *   gathered   every rank's message goes to all others, which add it up: with k entries of each
  *              rank, a rank sends (ranks - 1) k
  *   regions    the vector is cut into as many regions as there are ranks, with about as many
- *              entries in each; what a rank has of a region goes to its owner, which adds it up, and
- *              the sums are gathered: k, and its part of the union for each other rank
+ *              entries in each; what a rank has of a region goes to its owner, which adds it up,
+ *              and the sums are gathered: k, and its part of the union for each other rank
  *
  * They give the same bits, so which one is taken is a question of bytes alone, predicted from all
  * ranks' counts and from how much the ranks' places overlapped the last time. All ranks know these,
@@ -50,7 +50,7 @@ void sl_sparse_sum_lay(struct sl_sparse_sum *s, const struct sl_net *net,
                        struct sl_room *room);
 
 /*
- * out[count] = the sum of what all ranks give: kept entries, `most` at most, with ascending indices.
+ * out[count] = the sum of what all ranks give: kept entries, `most` at most, of ascending indices.
  * -EBADMSG: a rank has given what cannot be.
  */
 int sl_sparse_sum(struct sl_sparse_sum *s, const uint32_t *index, const float *value, size_t kept,

@@ -24,7 +24,7 @@
  *                   said. What was unused for longest goes first. 0: these calls keep nothing.
  * - inside=CODEC    within hosts, for an allreduce of several hosts with as many ranks each: raw
  *                   where it is not said. Between hosts then goes the sum of each.
- * - recipe=NAME     how, wherever that can be. ring: allreduce and reduce_scatter in which each rank
+ * - recipe=NAME     how, wherever that can be. ring: allreduce and reduce_scatter where each rank
  *                   encodes the sum so far for the next one; ranks need their neighbours alone, and
  *                   the error grows with their number. gather: allreduce in which all get every
  *                   rank's encoding and keep the whole sum; bytes grow with the number of ranks.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Codecs with a scale for each row: their bytes by definition, on all paths, and what they are for. */
+/* Codecs with a scale for each row: bytes by definition, on all paths, and what they are for. */
 #include "codec_paths.h"
 
 #include "compress/elements.h"
