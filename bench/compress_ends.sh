@@ -47,12 +47,17 @@ namespace() {
     holder=$!
     holders+=("$holder")
     disown "$holder"
-    for ((i = 0; i < 100; i++)); do
-        [[ $(readlink "/proc/$holder/ns/net") == $(readlink /proc/self/ns/net) ]] || return 0
+    for ((i = 0; i < 200; i++)); do
+        other_network "$holder" && return
         read -rt 0.05 -u "$life"
     done
     echo "no network namespace can be made here"
     exit 1
+}
+# Not before it has left this one: what is made there must never be made here.
+other_network() {
+    local its
+    its=$(readlink "/proc/$1/ns/net") && [[ -n $its && $its != "$(readlink /proc/self/ns/net)" ]]
 }
 inside() { nsenter --target "$1" --net -- "${@:2}"; }
 
@@ -74,14 +79,14 @@ make_hosts() {
 }
 
 # limit MBIT HOSTS: of a port, out of the host; between more than two also into it, where several may send to one. The
-# bucket is 1 ms of the rate, and 64 KiB at least, which is what the kernel hands over at once.
+# bucket is 1 ms of the rate, and 64 KiB at least, which is what the kernel hands over at once; a port holds 4 MiB.
 limit() {
     local n bucket=$(($1 * 125))
     ((bucket >= 65536)) || bucket=65536
     for ((n = 0; n < ${#hosts[@]}; n++)); do
-        inside "${hosts[n]}" tc qdisc replace dev eth0 root tbf rate "$1mbit" burst "$bucket" latency 50ms || exit 1
+        inside "${hosts[n]}" tc qdisc replace dev eth0 root tbf rate "$1mbit" burst "$bucket" limit 4mb || exit 1
         inside "$switch" tc qdisc del dev "port$n" root 2>/dev/null
-        (($2 <= 2)) || inside "$switch" tc qdisc replace dev "port$n" root tbf rate "$1mbit" burst "$bucket" latency 50ms || exit 1
+        (($2 <= 2)) || inside "$switch" tc qdisc replace dev "port$n" root tbf rate "$1mbit" burst "$bucket" limit 4mb || exit 1
     done
 }
 
