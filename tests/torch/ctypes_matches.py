@@ -148,7 +148,7 @@ def average(comm, memory, operation, step):
 
 def two_ranks(comm):
     refused(lambda: comm.set_compression("zip"), 'there is no codec "zip"')
-    comm.set_compression("bq4:min=0,feedback=on,measure=on")
+    comm.set_compression("bq4:when=always,min=0,feedback=on,measure=on")
     memory = floats(0, 0)
     address, results = memory.buffer_info()[0], []
     operation = comm.allreduce(address, COUNT, "f32", "avg")
@@ -178,7 +178,7 @@ def two_ranks(comm):
     plain = comm.allreduce(address, COUNT, "f32", "avg")
     assert average(comm, memory, plain, 5) < 1e-12 and plain.save() is None
     plain.free()
-    comm.set_compression("bq8:min=0" if comm.rank == 0 else "bq4:min=0")
+    comm.set_compression("bq8:when=always,min=0" if comm.rank == 0 else "bq4:when=always,min=0")
     unlike = comm.allreduce(address, COUNT, "f32", "avg")
     assert unlike.start()
     refused(unlike.wait, "bq8", "bq4")

@@ -50,7 +50,7 @@ good() {
 as_without_a_codec() {
     local plain coded bytes raw
     plain=$(ddp --codec '') && good "$plain" 200 90 || { echo "$plain"; return 1; }
-    coded=$(ddp --codec bq4:feedback=on,min=0) || { echo "$coded"; return 1; }
+    coded=$(ddp --codec bq4:feedback=on,min=0,when=always) || { echo "$coded"; return 1; }
     read -r _ right _ <<<"$(said "$plain")"
     good "$coded" 200 "$(awk -v right="$right" 'BEGIN { print right - 2 }')" || return 1
     read -r _ _ bytes raw <<<"$(said "$coded")"

@@ -132,7 +132,7 @@ def fails(call, *parts):
 def codecs_train_like_none(known):
     known["none"] = plain = trained(None)
     assert plain < 1, f"fp32 learns nothing: loss {plain}"
-    for codec, most in (("", 1.0001), ("bq8:min=0", 1.01), ("bq4:min=0,feedback=on", 1.05)):
+    for codec, most in (("", 1.0001), ("bq8:when=always,min=0", 1.01), ("bq4:when=always,min=0,feedback=on", 1.05)):
         loss = known[codec] = trained(codec)
         assert plain / most < loss < plain * most, f"'{codec}' ends with loss {loss}, no codec with {plain}"
 
@@ -140,7 +140,7 @@ def codecs_train_like_none(known):
 def what_two_bits_lose_comes_later_with_feedback(known):
     """Of one gradient again and again: with feedback what is not there yet stays as small, without it grows with the steps."""
     ends = []
-    for codec in (None, "bq2:min=0,feedback=on", "bq2:min=0"):
+    for codec in (None, "bq2:when=always,min=0,feedback=on", "bq2:when=always,min=0"):
         run = Run(codec, calm=True).steps(16)
         ends.append(torch.cat([parameter.detach().view(-1) for parameter in run.net.parameters()]))
         run.close()
@@ -151,14 +151,14 @@ def what_two_bits_lose_comes_later_with_feedback(known):
 def halves_of_floats_travel_too(known):
     for name, wrap in (("f16", default_hooks.fp16_compress_wrapper), ("bf16", default_hooks.bf16_compress_wrapper)):
         # By another name: that of bf16 asks for CUDA.
-        run = Run("bq8:min=0", wrap=lambda hook, wrap=wrap: lambda state, bucket: wrap(hook)(state, bucket)).steps(4)
+        run = Run("bq8:when=always,min=0", wrap=lambda hook, wrap=wrap: lambda state, bucket: wrap(hook)(state, bucket)).steps(4)
         names = [group["dtype"] for group in run.state.state_dict()["groups"]]
         run.close()
         assert names == [name] * 2, names
 
 
 def a_job_that_was_saved_and_loaded_ends_with_the_same_bits(known):
-    run = Run("bq4:min=0,feedback=on,stochastic=on").steps(5)
+    run = Run("bq4:when=always,min=0,feedback=on,stochastic=on").steps(5)
     with tempfile.TemporaryFile() as file:
         torch.save({"net": run.net.state_dict(), "optimizer": run.optimizer.state_dict(), "sluice": run.state.state_dict()}, file)
         file.seek(0)
@@ -166,7 +166,7 @@ def a_job_that_was_saved_and_loaded_ends_with_the_same_bits(known):
     expected = digest(run.steps(5).net)
     run.close()
     for residuals in (True, False):
-        run = Run("bq4:min=0,feedback=on,stochastic=on")
+        run = Run("bq4:when=always,min=0,feedback=on,stochastic=on")
         run.net.load_state_dict(saved["net"])
         run.optimizer.load_state_dict(saved["optimizer"])
         run.step = 5
@@ -174,21 +174,21 @@ def a_job_that_was_saved_and_loaded_ends_with_the_same_bits(known):
             run.state.load_state_dict(saved["sluice"])
         assert (digest(run.steps(5).net) == expected) == residuals, f"with residuals loaded: {residuals}"
         run.close()
-    other = Run("bq8:min=0")
+    other = Run("bq8:when=always,min=0")
     try:
         other.state.load_state_dict(saved["sluice"])
         raise AssertionError("residuals of bq4 were taken for those of bq8")
     except ValueError as error:
         assert "bq4" in str(error) and "bq8" in str(error), error
     other.close()
-    other = Run("bq4:min=0,feedback=on,stochastic=on", turned=True)
+    other = Run("bq4:when=always,min=0,feedback=on,stochastic=on", turned=True)
     other.state.load_state_dict(saved["sluice"])
     fails(lambda: other.steps(1), "that is of another model")
     other.close()
 
 
 def buckets_that_are_arranged_anew_have_groups_of_their_own(known):
-    run, seen = Run("bq4:min=0,feedback=on", turned=True), []
+    run, seen = Run("bq4:when=always,min=0,feedback=on", turned=True), []
     for _ in range(3):
         run.steps(1)
         seen.append([group["parameters"] for group in run.state.state_dict()["groups"]])
@@ -199,24 +199,24 @@ def buckets_that_are_arranged_anew_have_groups_of_their_own(known):
 def a_part_of_the_ranks_may_have_a_group(known):
     group = dist.new_group([0, 2])
     if dist.get_rank() != 1:
-        run = Run("bq4:min=0", group=group).steps(2)
+        run = Run("bq4:when=always,min=0", group=group).steps(2)
         assert run.state.size == 2 and run.state.rank == dist.get_rank() // 2
         run.close()
 
 
 def the_report_tells_bytes_and_error(known):
     lines = []
-    run = Run("bq4:min=0,measure=on", hook=sluice_torch.report_hook, every=2, say=lines.append).steps(5)
+    run = Run("bq4:when=always,min=0,measure=on", hook=sluice_torch.report_hook, every=2, say=lines.append).steps(5)
     said = run.state.report()
     run.close()
     assert said["calls"] == 9 and 7 < said["ratio"] < 8 and 0.001 < said["error"] < 0.05, said
     assert len(lines) == (2 if dist.get_rank() == 0 else 0), lines
-    assert all("times fewer, by 'bq4:min=0,measure=on', error 0.0" in line for line in lines), lines
+    assert all("times fewer, by 'bq4:when=always,min=0,measure=on', error 0.0" in line for line in lines), lines
 
 
 def what_is_wrong_is_an_exception_with_the_librarys_sentence(known):
     fails(lambda: sluice_torch.State("zip", library=LIBRARY), 'there is no codec "zip"')
-    run = Run("bq8:min=0" if dist.get_rank() == 0 else "bq4:min=0")
+    run = Run("bq8:when=always,min=0" if dist.get_rank() == 0 else "bq4:when=always,min=0")
     fails(lambda: run.steps(1), "bq8", "bq4")
     assert run.state.error is not None and "bq8" in str(run.state.error) and run.state.error.code < 0
     run.close()
@@ -224,7 +224,7 @@ def what_is_wrong_is_an_exception_with_the_librarys_sentence(known):
 
 def a_rank_that_is_gone_is_named(known):
     """The last case: the last rank ends with it. DDP's own messages are through after two steps."""
-    run = Run("bq8:min=0").steps(2)
+    run = Run("bq8:when=always,min=0").steps(2)
     if dist.get_rank() < RANKS - 1:
         fails(lambda: run.steps(1), f"rank {RANKS - 1} is lost")
         assert run.state.error.culprit == RANKS - 1, run.state.error

@@ -39,7 +39,7 @@ class Config(ctypes.Structure):
 class CompressionReport(ctypes.Structure):
     """struct sluice_compression_report"""
     _fields_ = [("calls", ctypes.c_uint64), ("raw_bytes", ctypes.c_uint64), ("wire_bytes", ctypes.c_uint64),
-                ("error", ctypes.c_double), ("reserved", ctypes.c_uint64 * 4)]
+                ("error", ctypes.c_double), ("saved_ns", ctypes.c_int64), ("raw_calls", ctypes.c_uint64), ("reserved", ctypes.c_uint64 * 2)]
 
 
 STRUCTURES = {"sluice_unique_id": UniqueId, "sluice_config": Config, "sluice_compression_report": CompressionReport}
@@ -157,12 +157,13 @@ class Communicator:
 
     def report(self):
         """What compression came to on this rank: calls, raw_bytes, wire_bytes, their ratio (raw over wire; None before the
-        first call), and error, in mean squares over those of the elements (None without measure=on)."""
+        first call), and error, in mean squares over those of the elements (None without measure=on); raw_calls, left as they
+        are, which is faster, and saved_ns, the estimated time saved."""
         said = CompressionReport()
         self.library.check(self.library.sluice_comm_compression_report(self._handle, ctypes.byref(said)))
         return {"calls": said.calls, "raw_bytes": said.raw_bytes, "wire_bytes": said.wire_bytes,
                 "ratio": said.raw_bytes / said.wire_bytes if said.wire_bytes else None,
-                "error": said.error if said.error >= 0 else None}
+                "error": said.error if said.error >= 0 else None, "raw_calls": said.raw_calls, "saved_ns": said.saved_ns}
 
     def allreduce(self, address, count, dtype, op):
         """A persistent operation that reduces count elements at address in their place."""

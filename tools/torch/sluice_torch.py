@@ -9,8 +9,8 @@
 
 Each bucket of gradients goes through an operation of its own, which averages over the ranks of a process group, in place
 of that group's allreduce; the group serves to meet, once. The text names a codec and its parameters as
-sluice/compress.h has them, and buckets below its min= (64 KiB where it is not said) go as they are: min=0 for small
-models. All ranks end with the same bits. "" compresses nothing.
+sluice/compress.h has them. Buckets go as they are where that should be faster, as within one host (when=always: whatever
+it costs), and below min= (4 KiB, with when=always 64 KiB): min=0 for small models. All ranks end with the same bits. "" compresses nothing.
 
 - Gradients may be f32, bf16, f16 (compressed) or f64 (as they are), on CPUs, or on GPUs, from where they go through pinned
   memory of the host; the codecs then run on the processor.
@@ -259,6 +259,6 @@ def _milliseconds(timeout_s):
 
 def _sentence(codec, steps, report):
     if not report["calls"]:
-        return f"{steps} steps; nothing was compressed"
+        return f"{steps} steps; nothing was compressed" + (", which is faster here" if report["raw_calls"] else "")
     error = f", error {report['error']:.3g}" if report["error"] is not None else ""
     return f"{steps} steps; {report['calls']} operations sent {report['wire_bytes']} bytes, {report['ratio']:.1f} times fewer, by '{codec}'{error}"
