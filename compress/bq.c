@@ -39,7 +39,7 @@ static struct layout layout_of(const struct shape *shape, size_t count)
 
     if (count == 0)
         return (struct layout){0};
-    at.codes = at.scales + sl_codec_round16(blocks * (shape->scales.bytes ? 1 : 2));
+    at.codes = at.scales + sl_codec_round16(blocks * (shape->scales.bytes ? 1u : 2u));
     at.code_len = blocks * shape->block * shape->bits / 8;
     at.len = at.codes + sl_codec_round16(at.code_len);
     return at;
@@ -61,39 +61,46 @@ static size_t bq_size(const struct sl_codec_spec *spec, size_t count)
 struct blocks {
     uint32_t max[SL_BLOCKS_MAX]; /* of magnitudes, as bits */
     float scale[SL_BLOCKS_MAX], inverse[SL_BLOCKS_MAX];
+    _Alignas(uint16_t) char codes[SL_BLOCKS_MAX]; /* of scales, as they are sent */
 };
 
-/* From their maxima: finds and writes the scales of a tile, those behind its end 0. */
-static void write_scales(const struct shape *shape, const struct sl_tile *tile,
-                         struct blocks *blocks, char *out)
+static size_t scale_bytes(const struct shape *shape)
 {
-    size_t count = tile->units / shape->block;
+    return shape->scales.bytes ? 1 : 2;
+}
+
+/* Writes the scales of a tile, those behind its end 0. */
+static void put_scales(const struct shape *shape, const struct sl_tile *tile,
+                       const struct blocks *blocks, int base, char *out)
+{
     struct layout at = layout_of(shape, tile->count);
-    _Alignas(uint16_t) char codes[SL_BLOCKS_MAX];
-    int base = sl_codec_kernels()->scales(&shape->scales, blocks->max, count, blocks->scale,
-                                          blocks->inverse, codes);
-    size_t len = at.blocks * (shape->scales.bytes ? 1 : 2);
+    size_t len = at.blocks * scale_bytes(shape);
 
     if (shape->scales.bytes) {
         memset(out, 0, HEAD);
-        out[0] = (char)base;
+        out[0] = (char)(base == SL_SCALE_NO_BASE ? 0 : base);
     }
-    memcpy(out + at.scales, codes, len);
+    memcpy(out + at.scales, blocks->codes, len);
     memset(out + at.scales + len, 0, at.codes - at.scales - len);
 }
 
-/* Codes of blocks that are not finite become 0. */
-static void clear_codes(const struct shape *shape, const uint32_t *max, size_t blocks,
-                        uint8_t *codes)
+/* Codes of blocks that are not finite become 0, and what is left of their sums, if there is a
+ * residual. */
+static void clear_wild(const struct shape *shape, const uint32_t *max, size_t blocks,
+                       float *residual, uint8_t *codes)
 {
     size_t len = (size_t)shape->block * shape->bits / 8;
     uint32_t largest = 0;
 
     for (size_t b = 0; b < blocks; b++)
         largest = max[b] > largest ? max[b] : largest;
-    for (size_t b = 0; largest >= SL_BITS_INF && b < blocks; b++)
-        if (max[b] >= SL_BITS_INF)
-            memset(codes + b * len, 0, len);
+    for (size_t b = 0; largest >= SL_BITS_INF && b < blocks; b++) {
+        if (max[b] < SL_BITS_INF)
+            continue;
+        memset(codes + b * len, 0, len);
+        if (residual != NULL)
+            memset(residual + b * shape->block, 0, shape->block * sizeof(*residual));
+    }
 }
 
 /* What one encoding of a message has in common with all its tiles. */
@@ -125,27 +132,140 @@ static const uint16_t *draw(const struct work *work, const struct sl_tile *tile,
     return room;
 }
 
-/* x: whole units. What lies behind the blocks of count elements is 0, and so are its codes. */
-static void encode_tile(const struct work *work, const struct sl_tile *tile, const float *x,
-                        const void *next, char *out)
+/* Elements that are still in registers' reach when their scales are known: so memory and arithmetic
+ * have work at the same time, and lines come as the CPU's own prefetching brings them. */
+#define CHUNK ((size_t)1024)
+
+/* A block below its tile's range is a zero block. What was sent of a residual is added again, which
+ * is exact: what was sent is between half of the sum and twice it, or 0, so the difference was exact,
+ * too (P. Sterbenz, "Floating-point computation", 1974). */
+static void take_back(const struct shape *shape, float scale, float *residual, uint8_t *codes)
+{
+    if (residual != NULL)
+        sl_codec_kernels_c.decode(shape->bits, codes, shape->block, shape->block, &scale,
+                                  &(struct sl_output){residual, SLUICE_F32, SL_PUT_ADD});
+    memset(codes, 0, (size_t)shape->block * shape->bits / 8);
+}
+
+/* Bytes of a chunk, over the tile's base instead of their own, which is lower by down eighths.
+ * Returns whether any became 0. */
+static bool rebase(uint8_t bytes[CHUNK / 32], unsigned down)
+{
+    uint8_t lower = down < SL_SCALE_NAN ? (uint8_t)down : SL_SCALE_NAN, lost = 0;
+
+    for (size_t b = 0; b < CHUNK / 32; b++) {
+        uint8_t rest = bytes[b] > lower ? (uint8_t)(bytes[b] - lower) : 0;
+
+        rest = bytes[b] == SL_SCALE_NAN ? SL_SCALE_NAN : rest;
+        lost |= (uint8_t)((bytes[b] != 0) & (rest == 0));
+        bytes[b] = rest;
+    }
+    return lost != 0;
+}
+
+/* base: of each chunk. Returns that of the tile, to which all bytes are brought. */
+static int join(const struct shape *shape, const int *base, struct blocks *blocks, float *residual,
+                uint8_t *codes)
+{
+    const size_t len = (size_t)shape->block * shape->bits / 8;
+    uint8_t *bytes = (uint8_t *)blocks->codes;
+    int most = base[0];
+    bool lost = false;
+
+    for (size_t c = 1; c < SL_TILE / CHUNK; c++)
+        most = base[c] > most ? base[c] : most;
+    for (size_t c = 0; c < SL_TILE / CHUNK; c++)
+        if (base[c] < most && base[c] != SL_SCALE_NO_BASE)
+            lost |= rebase(bytes + c * CHUNK / 32, 8 * (unsigned)(most - base[c]));
+    for (size_t b = 0; lost && b < SL_TILE / 32; b++)
+        if (bytes[b] == 0 && blocks->scale[b] != 0)
+            take_back(shape, blocks->scale[b],
+                      residual != NULL ? residual + b * shape->block : NULL, codes + b * len);
+    return most;
+}
+
+/* Scales and codes of elements, or of the sums that they become in a residual, if there is one.
+ * Returns the base of the scales. */
+static int encode_part(const struct work *work, const struct sl_input *x, float *residual,
+                       size_t count, const uint16_t *random, struct blocks *blocks, size_t first,
+                       uint8_t *codes)
+{
+    const struct sl_codec_kernels *kernels = work->kernels;
+    const struct shape *shape = work->shape;
+    size_t b = first / shape->block;
+    uint8_t *to = codes + first * shape->bits / 8;
+    int base;
+
+    if (residual != NULL)
+        kernels->feedback_maxima(x, count, shape->block, residual, blocks->max + b);
+    else
+        kernels->maxima(x, count, shape->block, blocks->max + b);
+    base = kernels->scales(&shape->scales, blocks->max + b, count / shape->block, blocks->scale + b,
+                           blocks->inverse + b, blocks->codes + b * scale_bytes(shape));
+    if (residual != NULL)
+        kernels->feedback_codes(shape->bits, residual, count, shape->block, blocks->inverse + b,
+                                blocks->scale + b, random, work->stream, to);
+    else
+        kernels->codes(shape->bits, x, count, shape->block, blocks->inverse + b, random,
+                       work->stream, to);
+    return base;
+}
+
+/* A whole tile, part by part; at random at once, since what was sent at random cannot be taken
+ * back. */
+static void encode_whole(const struct work *work, const struct sl_tile *tile,
+                         const struct sl_input *x, float *residual, char *out)
+{
+    const struct shape *shape = work->shape;
+    uint8_t *codes = (uint8_t *)out + layout_of(shape, SL_TILE).codes;
+    uint16_t room[SL_TILE];
+    const uint16_t *random = draw(work, tile, room);
+    size_t chunk = random != NULL ? SL_TILE : CHUNK;
+    int base[SL_TILE / CHUNK];
+    struct blocks blocks;
+
+    for (size_t first = 0; first < SL_TILE; first += chunk) {
+        struct sl_input part = sl_input_from(x, first);
+
+        base[first / CHUNK] = encode_part(work, &part, residual != NULL ? residual + first : NULL,
+                                          chunk, random, &blocks, first, codes);
+    }
+    if (shape->scales.bytes && random == NULL)
+        base[0] = join(shape, base, &blocks, residual, codes);
+    put_scales(shape, tile, &blocks, base[0], out);
+    clear_wild(shape, blocks.max, SL_TILE / shape->block, residual, codes);
+}
+
+/* What is no whole tile. x: whole units. What lies behind the blocks of count elements is 0, and so
+ * are its codes. */
+static void encode_last(const struct work *work, const struct sl_tile *tile,
+                        const struct sl_input *x, char *out)
 {
     const struct shape *shape = work->shape;
     struct layout at = layout_of(shape, tile->count);
-    bool whole = tile->count == SL_TILE;
     uint16_t room[SL_TILE];
     const uint16_t *random = draw(work, tile, room);
-    uint8_t spare[SL_TILE], *codes = whole ? (uint8_t *)out + at.codes : spare;
+    uint8_t spare[SL_TILE];
     struct blocks blocks;
+    int base = encode_part(work, x, NULL, tile->units, random, &blocks, 0, spare);
 
-    work->kernels->maxima(x, tile->units, shape->block, next, blocks.max);
-    write_scales(shape, tile, &blocks, out);
-    work->kernels->codes(shape->bits, x, tile->units, shape->block, blocks.inverse, random, next,
-                         whole && work->stream, codes);
-    clear_codes(shape, blocks.max, at.blocks, codes);
-    if (whole)
-        return;
+    put_scales(shape, tile, &blocks, base, out);
+    clear_wild(shape, blocks.max, at.blocks, NULL, spare);
     memcpy(out + at.codes, spare, at.code_len);
     memset(out + at.codes + at.code_len, 0, at.len - at.codes - at.code_len);
+}
+
+/* The tile's elements, rotated in scratch. */
+static struct sl_input rotate(const struct work *work, const struct sl_tile *tile, const void *in,
+                              size_t count, float scratch[SL_TILE])
+{
+    struct sl_input x = {.dtype = SLUICE_F32};
+    const float *floats = sl_tile_floats(tile, work->spec->dtype, in, count, scratch, &x.next);
+
+    work->kernels->rotate(floats, tile->units, work->shape->block, 1.0f / work->shape->block,
+                          scratch);
+    x.at = scratch;
+    return x;
 }
 
 static size_t bq_encode(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
@@ -157,35 +277,19 @@ static size_t bq_encode(const struct sl_codec_spec *spec, const struct sl_codec_
     for (size_t first = 0; first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE];
-        const void *next;
-        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        struct sl_input x = (spec->flags & SL_SPEC_ROTATED) != 0
+                                ? rotate(&work, &tile, in, count, scratch)
+                                : sl_tile_input(&tile, spec->dtype, in, count, scratch);
 
-        if ((spec->flags & SL_SPEC_ROTATED) != 0) {
-            work.kernels->rotate(x, tile.units, work.shape->block, 1.0f / work.shape->block,
-                                 scratch);
-            x = scratch;
-        }
-        encode_tile(&work, &tile, x, next, (char *)out + first / SL_TILE * work.tile_len);
+        char *to = (char *)out + first / SL_TILE * work.tile_len;
+
+        if (tile.count == SL_TILE)
+            encode_whole(&work, &tile, &x, NULL, to);
+        else
+            encode_last(&work, &tile, &x, to);
     }
-    work.kernels->fence();
+    sl_tile_fence(len);
     return len;
-}
-
-/* The sum lies in the residual from the first pass to the last. */
-static void feedback_tile(const struct work *work, const struct sl_tile *tile, const float *x,
-                          float *residual, const void *next, char *out)
-{
-    const struct shape *shape = work->shape;
-    size_t count = SL_TILE / shape->block, at = layout_of(shape, SL_TILE).codes;
-    uint16_t room[SL_TILE];
-    const uint16_t *random = draw(work, tile, room);
-    struct blocks blocks;
-
-    work->kernels->feedback_maxima(x, SL_TILE, shape->block, residual, blocks.max);
-    write_scales(shape, tile, &blocks, out);
-    work->kernels->feedback_codes(shape->bits, residual, SL_TILE, shape->block, blocks.inverse,
-                                  blocks.scale, random, next, work->stream, out + at);
-    clear_codes(shape, blocks.max, count, (uint8_t *)out + at);
 }
 
 /* Not for rotated blocks, which are no longer there when it is known what of them was sent. */
@@ -200,13 +304,12 @@ static size_t bq_feedback(const struct sl_codec_spec *spec, const struct sl_code
     for (size_t first = 0; first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE];
-        const void *next;
-        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        struct sl_input x = sl_tile_input(&tile, spec->dtype, in, count, scratch);
 
-        feedback_tile(&work, &tile, x, residual + first, next,
-                      (char *)out + first / SL_TILE * work.tile_len);
+        encode_whole(&work, &tile, &x, residual + first,
+                     (char *)out + first / SL_TILE * work.tile_len);
     }
-    work.kernels->fence();
+    sl_tile_fence(len);
     return len;
 }
 
@@ -227,6 +330,17 @@ static void read_scales(const struct shape *shape, const char *in, size_t blocks
     }
 }
 
+/* Where rotated blocks go, which come as floats and are stored alone: what is added is delivered. */
+static struct sl_output to_floats(const struct sl_tile *tile, unsigned dtype, void *out,
+                                  size_t count, bool add, float scratch[SL_TILE])
+{
+    struct sl_output to = {.dtype = SLUICE_F32};
+
+    to.at = sl_tile_target(tile, dtype, out, count, add, scratch, &to.put);
+    to.at = to.put == SL_PUT_ADD ? scratch : to.at;
+    return to;
+}
+
 static int bq_decode_to(const struct sl_codec_spec *spec, const void *in, size_t len, size_t count,
                         unsigned dtype, void *out, bool add)
 {
@@ -243,8 +357,8 @@ static int bq_decode_to(const struct sl_codec_spec *spec, const void *in, size_t
         float scratch[SL_TILE], scale[SL_BLOCKS_MAX] = {0};
         uint8_t spare[SL_TILE];
         const void *codes = from + at.codes;
-        enum sl_put put;
-        float *to = sl_tile_target(&tile, dtype, out, count, add, scratch, &put);
+        struct sl_output to = rotated ? to_floats(&tile, dtype, out, count, add, scratch)
+                                      : sl_tile_output(&tile, dtype, out, count, add, scratch);
 
         read_scales(shape, from, at.blocks, scale);
         if (tile.count < SL_TILE) {
@@ -252,17 +366,16 @@ static int bq_decode_to(const struct sl_codec_spec *spec, const void *in, size_t
             codes = memcpy(spare, codes, at.code_len);
         }
         if (rotated) {
-            to = put == SL_PUT_ADD ? scratch : to;
-            kernels->decode(shape->bits, codes, tile.units, shape->block, scale, SL_PUT_STORE,
-                            scratch);
-            kernels->rotate(scratch, tile.units, shape->block, 1.0f, to);
+            kernels->decode(shape->bits, codes, tile.units, shape->block, scale,
+                            &(struct sl_output){scratch, SLUICE_F32, SL_PUT_STORE});
+            kernels->rotate(scratch, tile.units, shape->block, 1.0f, to.at);
         } else {
-            kernels->decode(shape->bits, codes, tile.units, shape->block, scale, put, to);
+            kernels->decode(shape->bits, codes, tile.units, shape->block, scale, &to);
         }
-        if (to == scratch)
+        if (to.at == scratch)
             sl_tile_deliver(&tile, dtype, out, add, scratch);
     }
-    kernels->fence();
+    sl_tile_fence(add ? 0 : count * sl_dtype_bytes(dtype));
     return err;
 }
 

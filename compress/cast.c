@@ -34,7 +34,7 @@ static size_t cast_encode(const struct sl_codec_spec *spec, const struct sl_code
         kernels->narrow(half_of(spec), x, tile.count, at_random ? random : NULL, stream,
                         (char *)out + first * sizeof(uint16_t));
     }
-    kernels->fence();
+    sl_tile_fence(len);
     memset((char *)out + count * sizeof(uint16_t), 0, len - count * sizeof(uint16_t));
     return len;
 }
@@ -59,7 +59,7 @@ static size_t cast_feedback(const struct sl_codec_spec *spec, const struct sl_co
                                  at_random ? random : NULL, len >= SL_STREAM_BYTES,
                                  (char *)out + first * sizeof(uint16_t));
     }
-    kernels->fence();
+    sl_tile_fence(len);
     return len;
 }
 
@@ -79,7 +79,7 @@ static int cast_decode_to(const struct sl_codec_spec *spec, const void *in, size
         if (to == scratch)
             sl_tile_deliver(&tile, dtype, out, add, scratch);
     }
-    sl_codec_kernels()->fence();
+    sl_tile_fence(add ? 0 : count * sl_dtype_bytes(dtype));
     return err;
 }
 

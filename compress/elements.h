@@ -73,6 +73,35 @@ static inline uint16_t sl_f16_of(float x)
     return (uint16_t)(sign | (((abs + 0xfff + (abs >> 13 & 1)) >> 13) - (112u << 10)));
 }
 
+/* Element i, at any alignment of halves, as a float, and the float as element i. */
+static inline float sl_element(unsigned dtype, const void *in, size_t i)
+{
+    uint16_t half;
+
+    if (dtype == SLUICE_F32)
+        return ((const float *)in)[i];
+    memcpy(&half, (const char *)in + i * sizeof(half), sizeof(half));
+    return dtype == SLUICE_BF16 ? sl_f32_of_bf16(half) : sl_f32_of_f16(half);
+}
+
+static inline void sl_element_put(unsigned dtype, float x, void *out, size_t i)
+{
+    uint16_t half;
+
+    if (dtype == SLUICE_F32) {
+        ((float *)out)[i] = x;
+        return;
+    }
+    half = dtype == SLUICE_BF16 ? sl_bf16_of(x) : sl_f16_of(x);
+    memcpy((char *)out + i * sizeof(half), &half, sizeof(half));
+}
+
+/* The loop f() with the type of its elements as a constant. */
+#define SL_BY_DTYPE(f, dtype, ...)                                                                 \
+    ((dtype) == SLUICE_F32    ? f(SLUICE_F32, __VA_ARGS__)                                         \
+     : (dtype) == SLUICE_BF16 ? f(SLUICE_BF16, __VA_ARGS__)                                        \
+                              : f(SLUICE_F16, __VA_ARGS__))
+
 /* count elements of dtype, at any alignment, to floats and back. */
 void sl_elements_widen(unsigned dtype, const void *in, size_t count, float *out);
 void sl_elements_narrow(unsigned dtype, const float *in, size_t count, void *out);

@@ -19,6 +19,35 @@ enum sl_put {
     SL_PUT_ADD     /* added to what is there */
 };
 
+/* Elements as they lie in memory, widened as they are loaded: f32 aligned to 4, others anyhow. */
+struct sl_input {
+    const void *at;
+    unsigned dtype;
+    const void *next; /* what is wanted next, or NULL: long passes over a tile ask memory for it,
+                       * which has then something to do all the time */
+};
+
+/* Where decoded numbers go, narrowed as they are stored; f32 aligned to 4, others anyhow. */
+struct sl_output {
+    void *at;
+    unsigned dtype; /* not F32: put is SL_PUT_STORE */
+    enum sl_put put;
+};
+
+static inline size_t sl_dtype_bytes(unsigned dtype)
+{
+    return dtype == SLUICE_F32 ? 4 : 2;
+}
+
+/* The same from element first on. */
+static inline struct sl_input sl_input_from(const struct sl_input *in, size_t first)
+{
+    size_t off = first * sl_dtype_bytes(in->dtype);
+
+    return (struct sl_input){(const char *)in->at + off, in->dtype,
+                             in->next != NULL ? (const char *)in->next + off : NULL};
+}
+
 #define SL_BLOCKS_MAX (SL_TILE / 32)
 
 /* Scales of blocks: bf16, or bytes that are an unsigned float of 5 and 3 bits over a base. */
@@ -29,8 +58,9 @@ struct sl_scales {
         most; /* the largest scale, those bits dropped: its product by the quantile is finite */
     float quantile; /* the largest code */
 };
-#define SL_SCALE_NAN 255 /* of bytes */
-#define SL_SCALE_TOP 30  /* exponent, of bytes, that a tile's largest scale gets */
+#define SL_SCALE_NAN 255        /* of bytes */
+#define SL_SCALE_TOP 30         /* exponent, of bytes, that a tile's largest scale gets */
+#define SL_SCALE_NO_BASE (-128) /* of bytes that are all 0 or NaN: below all bases */
 
 struct sl_codec_kernels {
     const char *name; /* "avx512", "avx2", "c" */
@@ -39,13 +69,12 @@ struct sl_codec_kernels {
      * waits for all stores. */
     void (*fence)(void);
 
-    /* max[b]: the largest (bits & 0x7fffffff) of block b. size: 32 or 128, count: of elements.
-     * next, here and below: as many elements that are wanted next, or NULL; both passes over a tile
-     * ask memory for their share of it, which has then something to do all the time. */
-    void (*maxima)(const float *in, size_t count, unsigned size, const void *next, uint32_t *max);
+    /* max[b]: the largest (bits & 0x7fffffff) of block b. size: 32 or 128, count: of elements. */
+    void (*maxima)(const struct sl_input *in, size_t count, unsigned size, uint32_t *max);
 
     /* The scales of blocks with these maxima: their codes, as floats (NaN of what is not finite),
-     * and their inverses (0 of 0 and NaN). Returns the base of bytes, 0 where all are 0. */
+     * and their inverses (0 of 0 and NaN). Returns the base of bytes, or
+     * SL_SCALE_NO_BASE. */
     int (*scales)(const struct sl_scales *scales, const uint32_t *max, size_t blocks, float *value,
                   float *inverse, void *codes);
 
@@ -53,17 +82,17 @@ struct sl_codec_kernels {
      * to -most..most; anything for NaN and infinity. random: 16 bits an element, or NULL.
      * stream: past the caches, of 8 bits alone, since others share lines with scales, which are
      * stored the usual way. out is aligned to 16. */
-    void (*codes)(unsigned bits, const float *in, size_t count, unsigned size, const float *inverse,
-                  const uint16_t *random, const void *next, bool stream, void *out);
+    void (*codes)(unsigned bits, const struct sl_input *in, size_t count, unsigned size,
+                  const float *inverse, const uint16_t *random, bool stream, void *out);
     void (*decode)(unsigned bits, const void *in, size_t count, unsigned size, const float *scale,
-                   enum sl_put put, float *out);
+                   const struct sl_output *out);
 
     /* Blocks of 32 or 128: times factor, then butterflies. in may be out. */
     void (*rotate)(const float *in, size_t count, unsigned size, float factor, float *out);
 
     /* Returns the largest (bits & 0x7fffffff). lanes[i % 16] += |in[i]|, from 0, in order of i. */
-    uint32_t (*sign_encode)(const float *in, size_t count, double lanes[16], void *bits);
-    void (*sign_decode)(const void *bits, size_t count, float mean, enum sl_put put, float *out);
+    uint32_t (*sign_encode)(const struct sl_input *in, size_t count, double lanes[16], void *bits);
+    void (*sign_decode)(const void *bits, size_t count, float mean, const struct sl_output *out);
 
     /* bf16 or f16. These take any count, and halves at any alignment, but of 16 to stream. random:
      * as above. */
@@ -76,17 +105,17 @@ struct sl_codec_kernels {
                    uint16_t *out);
 
     /* residual += in, and its maxima. */
-    void (*feedback_maxima)(const float *in, size_t count, unsigned size, float *residual,
+    void (*feedback_maxima)(const struct sl_input *in, size_t count, unsigned size, float *residual,
                             uint32_t *max);
-    /* codes() of the residual, then residual -= code * scale[block], 0 where that is no number.
-     * Where there is a next, the residual behind this one is wanted, too. */
+    /* codes() of the residual, then residual -= code * scale[block]; of blocks that are not finite,
+     * neither means anything. */
     void (*feedback_codes)(unsigned bits, float *residual, size_t count, unsigned size,
                            const float *inverse, const float *scale, const uint16_t *random,
-                           const void *next, bool stream, void *out);
+                           bool stream, void *out);
     /* residual -= what the mean and its sign say, 0 where that is no number. */
     void (*feedback_sign)(float *residual, size_t count, float mean, const void *next);
     /* feedback_sum(), then sign_encode() of the residual. */
-    uint32_t (*feedback_sign_sum)(const float *in, float *residual, size_t count, const void *next,
+    uint32_t (*feedback_sign_sum)(const struct sl_input *in, float *residual, size_t count,
                                   double lanes[16], void *bits);
     /* All three of narrow(). Any count. */
     void (*feedback_narrow)(unsigned dtype, const float *in, float *residual, size_t count,

@@ -5,18 +5,24 @@
 #include "compress/philox.h"
 #include "compress/scales.h"
 
-static void maxima(const float *in, size_t count, unsigned size, const void *next, uint32_t *max)
+static inline void maxima_of(unsigned dtype, const void *in, size_t count, unsigned size,
+                             uint32_t *max)
 {
     for (size_t b = 0; b < count / size; b++) {
         uint32_t largest = 0;
 
         for (size_t i = b * size; i < (b + 1) * size; i++) {
-            uint32_t abs = sl_f32_bits(in[i]) & SL_BITS_ABS;
+            uint32_t abs = sl_f32_bits(sl_element(dtype, in, i)) & SL_BITS_ABS;
 
             largest = abs > largest ? abs : largest;
         }
         max[b] = largest;
     }
+}
+
+static void maxima(const struct sl_input *in, size_t count, unsigned size, uint32_t *max)
+{
+    SL_BY_DTYPE(maxima_of, in->dtype, in->at, count, size, max);
 }
 
 /* Where |x| < 2^22, the sum's last bit is worth 1. */
@@ -58,51 +64,57 @@ static int scales(const struct sl_scales *s, const uint32_t *max, size_t blocks,
 }
 
 /* The loops are written once: with the numbers known, a compiler need not divide. */
-static inline void codes_for(unsigned bits, const float *in, size_t count, unsigned size,
-                             const float *inverse, const uint16_t *random, void *out)
+static inline void codes_for(unsigned dtype, unsigned bits, unsigned size, const void *in,
+                             size_t count, const float *inverse, const uint16_t *random, void *out)
 {
     for (size_t i = 0; i < count; i++)
-        put_code(bits, code_of(bits, in[i], inverse[i / size], random != NULL ? random + i : NULL),
+        put_code(bits,
+                 code_of(bits, sl_element(dtype, in, i), inverse[i / size],
+                         random != NULL ? random + i : NULL),
                  i, out);
 }
 
-static void codes(unsigned bits, const float *in, size_t count, unsigned size, const float *inverse,
-                  const uint16_t *random, const void *next, bool stream, void *out)
+static void codes(unsigned bits, const struct sl_input *in, size_t count, unsigned size,
+                  const float *inverse, const uint16_t *random, bool stream, void *out)
 {
     if (bits == 8)
-        codes_for(8, in, count, 128, inverse, random, out);
+        SL_BY_DTYPE(codes_for, in->dtype, 8, 128, in->at, count, inverse, random, out);
     else if (bits == 4)
-        codes_for(4, in, count, 32, inverse, random, out);
+        SL_BY_DTYPE(codes_for, in->dtype, 4, 32, in->at, count, inverse, random, out);
     else
-        codes_for(2, in, count, 32, inverse, random, out);
+        SL_BY_DTYPE(codes_for, in->dtype, 2, 32, in->at, count, inverse, random, out);
 }
 
-static inline void put_one(enum sl_put put, float x, float *out)
+/* To element i, narrowed. */
+static inline void put_to(unsigned dtype, enum sl_put put, float x, void *out, size_t i)
 {
-    *out = put == SL_PUT_ADD ? *out + x : x;
+    if (put == SL_PUT_ADD)
+        ((float *)out)[i] += x;
+    else
+        sl_element_put(dtype, x, out, i);
 }
 
-static inline void decode_for(unsigned bits, const uint8_t *in, size_t count, unsigned size,
-                              const float *scale, enum sl_put put, float *out)
+static inline void decode_for(unsigned dtype, unsigned bits, unsigned size, const uint8_t *in,
+                              size_t count, const float *scale, enum sl_put put, void *out)
 {
     const unsigned each = 8 / bits;
 
     for (size_t i = 0; i < count; i++) {
         uint8_t code = (uint8_t)(in[i / each] >> i % each * bits << (8 - bits));
 
-        put_one(put, (float)((int8_t)code >> (8 - bits)) * scale[i / size], &out[i]);
+        put_to(dtype, put, (float)((int8_t)code >> (8 - bits)) * scale[i / size], out, i);
     }
 }
 
 static void decode(unsigned bits, const void *in, size_t count, unsigned size, const float *scale,
-                   enum sl_put put, float *out)
+                   const struct sl_output *out)
 {
     if (bits == 8)
-        decode_for(8, in, count, 128, scale, put, out);
+        SL_BY_DTYPE(decode_for, out->dtype, 8, 128, in, count, scale, out->put, out->at);
     else if (bits == 4)
-        decode_for(4, in, count, 32, scale, put, out);
+        SL_BY_DTYPE(decode_for, out->dtype, 4, 32, in, count, scale, out->put, out->at);
     else
-        decode_for(2, in, count, 32, scale, put, out);
+        SL_BY_DTYPE(decode_for, out->dtype, 2, 32, in, count, scale, out->put, out->at);
 }
 
 static void rotate(const float *in, size_t count, unsigned size, float factor, float *out)
@@ -119,7 +131,8 @@ static void rotate(const float *in, size_t count, unsigned size, float factor, f
             }
 }
 
-static uint32_t sign_encode(const float *in, size_t count, double lanes[16], void *bits)
+static inline uint32_t sign_encode_of(unsigned dtype, const void *in, size_t count,
+                                      double lanes[16], void *bits)
 {
     uint32_t largest = 0;
     uint8_t *bytes = bits;
@@ -127,26 +140,36 @@ static uint32_t sign_encode(const float *in, size_t count, double lanes[16], voi
     for (unsigned i = 0; i < 16; i++)
         lanes[i] = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t abs = sl_f32_bits(in[i]) & SL_BITS_ABS;
+        float x = sl_element(dtype, in, i);
+        uint32_t abs = sl_f32_bits(x) & SL_BITS_ABS;
 
         largest = abs > largest ? abs : largest;
         lanes[i % 16] += sl_f32_of(abs);
         if (i % 8 == 0)
             bytes[i / 8] = 0;
-        bytes[i / 8] |= (uint8_t)((in[i] < 0) << i % 8);
+        bytes[i / 8] |= (uint8_t)((x < 0) << i % 8);
     }
     return largest;
 }
 
-static void sign_decode(const void *bits, size_t count, float mean, enum sl_put put, float *out)
+static uint32_t sign_encode(const struct sl_input *in, size_t count, double lanes[16], void *bits)
 {
-    const uint8_t *bytes = bits;
+    return SL_BY_DTYPE(sign_encode_of, in->dtype, in->at, count, lanes, bits);
+}
 
+static inline void sign_decode_to(unsigned dtype, const uint8_t *bits, size_t count, float mean,
+                                  enum sl_put put, void *out)
+{
     for (size_t i = 0; i < count; i++) {
-        uint32_t sign = (uint32_t)(bytes[i / 8] >> i % 8 & 1) << 31;
+        uint32_t sign = (uint32_t)(bits[i / 8] >> i % 8 & 1) << 31;
 
-        put_one(put, sl_f32_of(sl_f32_bits(mean) ^ sign), &out[i]);
+        put_to(dtype, put, sl_f32_of(sl_f32_bits(mean) ^ sign), out, i);
     }
+}
+
+static void sign_decode(const void *bits, size_t count, float mean, const struct sl_output *out)
+{
+    SL_BY_DTYPE(sign_decode_to, out->dtype, bits, count, mean, out->put, out->at);
 }
 
 static uint16_t bf16_at_random(float x, uint16_t random)
@@ -185,12 +208,8 @@ static void narrow(unsigned dtype, const float *in, size_t count, const uint16_t
 
 static void widen(unsigned dtype, const void *in, size_t count, enum sl_put put, float *out)
 {
-    for (size_t i = 0; i < count; i++) {
-        uint16_t half;
-
-        memcpy(&half, (const char *)in + i * sizeof(half), sizeof(half));
-        put_one(put, dtype == SLUICE_BF16 ? sl_f32_of_bf16(half) : sl_f32_of_f16(half), &out[i]);
-    }
+    for (size_t i = 0; i < count; i++)
+        put_to(SLUICE_F32, put, sl_element(dtype, in, i), out, i);
 }
 
 static void random_bits(uint64_t first, size_t count, uint32_t stream, uint32_t step, uint64_t seed,
@@ -222,24 +241,31 @@ static void feedback_rest(const float *sum, const float *sent, size_t count, flo
     }
 }
 
-static void feedback_maxima(const float *in, size_t count, unsigned size, float *residual,
+static inline void add_to(unsigned dtype, const void *in, size_t count, float *residual)
+{
+    for (size_t i = 0; i < count; i++)
+        residual[i] = sl_element(dtype, in, i) + residual[i];
+}
+
+static void feedback_maxima(const struct sl_input *in, size_t count, unsigned size, float *residual,
                             uint32_t *max)
 {
-    feedback_sum(in, residual, count, residual);
-    maxima(residual, count, size, NULL, max);
+    SL_BY_DTYPE(add_to, in->dtype, in->at, count, residual);
+    maxima_of(SLUICE_F32, residual, count, size, max);
 }
 
 static void feedback_codes(unsigned bits, float *residual, size_t count, unsigned size,
                            const float *inverse, const float *scale, const uint16_t *random,
-                           const void *next, bool stream, void *out)
+                           bool stream, void *out)
 {
     for (size_t i = 0; i < count; i += SL_UNIT) {
         char *to = (char *)out + i * bits / 8;
         float sent[SL_UNIT];
 
-        codes(bits, residual + i, SL_UNIT, size, inverse + i / size,
-              random != NULL ? random + i : NULL, NULL, false, to);
-        decode(bits, to, SL_UNIT, size, scale + i / size, SL_PUT_STORE, sent);
+        codes(bits, &(struct sl_input){.at = residual + i, .dtype = SLUICE_F32}, SL_UNIT, size,
+              inverse + i / size, random != NULL ? random + i : NULL, false, to);
+        decode(bits, to, SL_UNIT, size, scale + i / size,
+               &(struct sl_output){sent, SLUICE_F32, SL_PUT_STORE});
         feedback_rest(residual + i, sent, SL_UNIT, residual + i);
     }
 }
@@ -253,11 +279,11 @@ static void feedback_sign(float *residual, size_t count, float mean, const void 
     }
 }
 
-static uint32_t feedback_sign_sum(const float *in, float *residual, size_t count, const void *next,
+static uint32_t feedback_sign_sum(const struct sl_input *in, float *residual, size_t count,
                                   double lanes[16], void *bits)
 {
-    feedback_sum(in, residual, count, residual);
-    return sign_encode(residual, count, lanes, bits);
+    SL_BY_DTYPE(add_to, in->dtype, in->at, count, residual);
+    return sign_encode_of(SLUICE_F32, residual, count, lanes, bits);
 }
 
 static void feedback_narrow(unsigned dtype, const float *in, float *residual, size_t count,

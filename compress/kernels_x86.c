@@ -21,6 +21,7 @@ static const char *avx512_lacks(void)
            : !__builtin_cpu_supports("avx512bw") ? "AVX512BW"
            : !__builtin_cpu_supports("avx512dq") ? "AVX512DQ"
            : !__builtin_cpu_supports("avx512vl") ? "AVX512VL"
+           : !has_f16c()                         ? "F16C"
                                                  : NULL;
 }
 

@@ -21,7 +21,7 @@ static uint32_t power_bits(uint32_t scale)
 }
 
 /* most: the exponent of the largest value. */
-static void make(const uint32_t *maxima, size_t blocks, uint32_t most, uint8_t *out,
+static void make(const uint32_t *maxima, size_t blocks, uint32_t most, uint8_t *out, float *values,
                  float *inverses)
 {
     for (size_t i = 0; i < blocks; i++) {
@@ -32,17 +32,20 @@ static void make(const uint32_t *maxima, size_t blocks, uint32_t most, uint8_t *
         inverses[i] = maxima[i] >= SL_BITS_INF || maxima[i] < SL_SCALE_LEAST
                           ? 0
                           : sl_f32_of((254 - scale) << 23);
+        values[i] = sl_f32_of(maxima[i] >= SL_BITS_INF ? SL_BITS_NAN : power_bits(scale));
     }
 }
 
-static void make_e4m3(const uint32_t *maxima, size_t blocks, uint8_t *out, float *inverses)
+static void make_e4m3(const uint32_t *maxima, size_t blocks, uint8_t *out, float *values,
+                      float *inverses)
 {
-    make(maxima, blocks, 8, out, inverses);
+    make(maxima, blocks, 8, out, values, inverses);
 }
 
-static void make_e2m1(const uint32_t *maxima, size_t blocks, uint8_t *out, float *inverses)
+static void make_e2m1(const uint32_t *maxima, size_t blocks, uint8_t *out, float *values,
+                      float *inverses)
 {
-    make(maxima, blocks, 2, out, inverses);
+    make(maxima, blocks, 2, out, values, inverses);
 }
 
 static void read_scales(const uint8_t *in, size_t blocks, float *scales)

@@ -17,67 +17,22 @@
  * Source: NVIDIA, "Pretraining large language models with NVFP4", 2025.
  */
 #include "compress/codecs.h"
+#include "compress/nvfp4_scales.h"
 #include "compress/scaled.h"
-#include "compress/scales.h"
 
 #include <string.h>
 
 #define HEAD 16
-#define LEAST_TILE_SCALE 0x1p-117f
-#define LARGEST_TILE_SCALE 0x1.86p116f
-#define NAN_SCALE 0x7f
 
-/* 0 for what is zero or not finite. */
-static uint32_t usable(uint32_t max)
+static void make(const uint32_t *maxima, size_t blocks, uint8_t *out, float *values,
+                 float *inverses)
 {
-    return max >= SL_SCALE_LEAST && max < SL_BITS_INF ? max : 0;
-}
-
-/* The code of the least E4M3 that is not below x, but at least the least above 0 and at most the
- * largest. Without a branch, for vectors. */
-static inline uint32_t e4m3_up(float x)
-{
-    uint32_t normal = ((sl_f32_bits(x) + 0xfffff) >> 20) - (120 << 3);
-    int32_t whole = (int32_t)(x * 512); /* in units of the least */
-    uint32_t small = (uint32_t)(whole + ((float)whole < x * 512));
-    uint32_t code = x < 0x1p-6f ? small : normal;
-
-    code = code > 0x7e ? 0x7e : code;
-    return code < 1 ? 1 : code;
-}
-
-/* Of a code from 1 to 0x7e. */
-static inline float e4m3_of(uint32_t code)
-{
-    return code < 8 ? (float)(int32_t)code * 0x1p-9f : sl_f32_of((code + (120 << 3)) << 20);
-}
-
-static float tile_scale(const uint32_t *maxima, size_t blocks)
-{
-    uint32_t most = 0;
-    float scale;
-
-    for (size_t i = 0; i < blocks; i++)
-        most = usable(maxima[i]) > most ? usable(maxima[i]) : most;
-    scale = sl_f32_of(most) / (6 * 448);
-    scale = scale > LARGEST_TILE_SCALE ? LARGEST_TILE_SCALE : scale;
-    return most == 0 ? 0 : scale < LEAST_TILE_SCALE ? LEAST_TILE_SCALE : scale;
-}
-
-static void make(const uint32_t *maxima, size_t blocks, uint8_t *out, float *inverses)
-{
-    float tile = tile_scale(maxima, blocks), divisor = tile == 0 ? 1 : 6 * tile;
+    float tile = sl_nvfp4_tile(maxima, blocks);
 
     memset(out, 0, HEAD);
     memcpy(out, &tile, sizeof(tile));
-    out += HEAD;
-    for (size_t i = 0; i < blocks; i++) {
-        uint32_t max = usable(maxima[i]), code = e4m3_up(sl_f32_of(max) / divisor);
-        float inverse = 1 / (e4m3_of(code) * tile);
-
-        inverses[i] = max == 0 ? 0 : inverse;
-        out[i] = (uint8_t)(maxima[i] >= SL_BITS_INF ? NAN_SCALE : max == 0 ? 0 : code);
-    }
+    sl_scaled_kernels_of(sl_codec_kernels())
+        ->nvfp4(maxima, blocks, tile, out + HEAD, values, inverses);
 }
 
 static void read_scales(const uint8_t *in, size_t blocks, float *scales)

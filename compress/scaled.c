@@ -46,20 +46,17 @@ size_t sl_scaled_size(const struct sl_codec_spec *spec, size_t count)
            layout_of(scaled, count % SL_TILE).len;
 }
 
-/* The scales of blocks with these maxima, into the message; their inverses. */
-static void write_scales(const struct sl_scaled *scaled, const struct layout *at,
-                         const uint32_t *maxima, float *inverses, uint8_t *out)
+/* The scales of blocks with these maxima, into the message; what they mean, and their inverses. */
+static void write_scales(const struct sl_scaled *scaled, const uint32_t *maxima, size_t blocks,
+                         float *values, float *inverses, uint8_t *out)
 {
-    float values[SL_SCALED_BLOCKS_MAX];
-
-    memset(out + at->codes - 16, 0, 16);
     if (scaled->halves.most != 0)
-        sl_codec_kernels()->scales(&scaled->halves, maxima, at->blocks, values, inverses, out);
+        sl_codec_kernels()->scales(&scaled->halves, maxima, blocks, values, inverses, out);
     else
-        scaled->make(maxima, at->blocks, out, inverses);
+        scaled->make(maxima, blocks, out, values, inverses);
 }
 
-static void find_maxima(const struct sl_scaled *scaled, const float *x, size_t count,
+static void find_maxima(const struct sl_scaled *scaled, const struct sl_input *x, size_t count,
                         uint32_t *maxima)
 {
     const struct sl_codec_kernels *common = sl_codec_kernels();
@@ -67,28 +64,93 @@ static void find_maxima(const struct sl_scaled *scaled, const float *x, size_t c
     if (scaled->block == 16)
         sl_scaled_kernels_of(common)->maxima16(x, count, maxima);
     else
-        common->maxima(x, count, scaled->block, NULL, maxima);
+        common->maxima(x, count, scaled->block, maxima);
 }
 
-/* x: whole units. What lies behind the blocks of count elements is 0, and so are its codes. */
-static void encode_tile(const struct sl_scaled *scaled, const struct sl_tile *tile, const float *x,
-                        const void *next, bool stream, uint8_t *out)
+/* The sums that elements become in a residual, and their maxima. */
+static void sum_up(const struct sl_scaled *scaled, const struct sl_input *x, float *residual,
+                   size_t count, uint32_t *maxima)
+{
+    const struct sl_input sums = {.at = residual, .dtype = SLUICE_F32};
+    const struct sl_codec_kernels *common = sl_codec_kernels();
+
+    common->feedback_maxima(x, count, scaled->block == 16 ? 32 : scaled->block, residual, maxima);
+    if (scaled->block == 16)
+        find_maxima(scaled, &sums, count, maxima);
+}
+
+/* Codes of blocks that have no scale become 0; and what is left of a block that is not finite. */
+static void clear_blocks(const struct sl_scaled *scaled, const uint32_t *maxima,
+                         const float *inverses, size_t blocks, float *residual, uint8_t *codes)
+{
+    size_t len = (size_t)scaled->block * sl_minifloat_format(scaled->kind).bits / 8;
+    uint32_t some = 0;
+
+    for (size_t b = 0; b < blocks; b++)
+        some |= sl_f32_bits(inverses[b]) == 0;
+    for (size_t b = 0; some != 0 && b < blocks; b++) {
+        if (sl_f32_bits(inverses[b]) == 0)
+            memset(codes + b * len, 0, len);
+        if (maxima[b] >= SL_BITS_INF && residual != NULL)
+            memset(residual + b * scaled->block, 0, scaled->block * sizeof(*residual));
+    }
+}
+
+/* Scales and codes of elements, or of the sums that they become in a residual, if there is one. */
+static void encode_part(const struct sl_scaled *scaled, const struct sl_input *x, float *residual,
+                        size_t count, bool stream, uint8_t *scales, uint8_t *codes)
 {
     const struct sl_scaled_kernels *kernels = sl_scaled_kernels_of(sl_codec_kernels());
-    struct layout at = layout_of(scaled, tile->count);
+    size_t blocks = count / scaled->block;
     uint32_t maxima[SL_SCALED_BLOCKS_MAX];
-    float inverses[SL_SCALED_BLOCKS_MAX] = {0};
-    uint8_t spare[SL_TILE];
+    float values[SL_SCALED_BLOCKS_MAX], inverses[SL_SCALED_BLOCKS_MAX];
 
-    find_maxima(scaled, x, tile->units, maxima);
-    write_scales(scaled, &at, maxima, inverses, out);
-    if (tile->count == SL_TILE) {
-        kernels->encode[scaled->kind](x, SL_TILE, scaled->block, inverses, next, stream,
-                                      out + at.codes);
-        return;
+    if (residual != NULL)
+        sum_up(scaled, x, residual, count, maxima);
+    else
+        find_maxima(scaled, x, count, maxima);
+    write_scales(scaled, maxima, blocks, values, inverses, scales);
+    if (residual != NULL)
+        kernels->feedback[scaled->kind](x->next, residual, count, scaled->block, inverses, values,
+                                        stream, codes);
+    else
+        kernels->encode[scaled->kind](x, count, scaled->block, inverses, stream, codes);
+    clear_blocks(scaled, maxima, inverses, blocks, residual, codes);
+}
+
+/* Elements that are still in registers' reach when their scales are known, as in bq.c. */
+#define CHUNK ((size_t)1024)
+
+/* A whole tile, part by part, but where scales depend on all of a tile. */
+static void encode_whole(const struct sl_scaled *scaled, const struct sl_input *x, float *residual,
+                         bool stream, uint8_t *out)
+{
+    struct layout at = layout_of(scaled, SL_TILE);
+    size_t chunk = scaled->block == 16 || residual == NULL ? SL_TILE : CHUNK;
+
+    for (size_t first = 0; first < SL_TILE; first += chunk) {
+        struct sl_input part = sl_input_from(x, first);
+
+        if (chunk < SL_TILE)
+            part.next = NULL;
+        encode_part(scaled, &part, residual != NULL ? residual + first : NULL, chunk, stream,
+                    out + first / scaled->block * scaled->scale_bytes,
+                    out + at.codes + first * sl_minifloat_format(scaled->kind).bits / 8);
     }
-    kernels->encode[scaled->kind](x, tile->units, scaled->block, inverses, NULL, false, spare);
-    memcpy(out + at.codes, spare, at.code_len);
+}
+
+/* What is no whole tile. x: whole units. What lies behind the blocks of count elements is 0, and so
+ * are its codes. */
+static void encode_last(const struct sl_scaled *scaled, const struct sl_tile *tile,
+                        const struct sl_input *x, uint8_t *out)
+{
+    struct layout at = layout_of(scaled, tile->count);
+    _Alignas(16) uint8_t scales[SL_TILE], codes[SL_TILE];
+
+    encode_part(scaled, x, NULL, tile->units, false, scales, codes);
+    memset(out + at.codes - 16, 0, 16);
+    memcpy(out, scales, scaled->head + at.blocks * scaled->scale_bytes);
+    memcpy(out + at.codes, codes, at.code_len);
     memset(out + at.codes + at.code_len, 0, at.len - at.codes - at.code_len);
 }
 
@@ -101,18 +163,21 @@ size_t sl_scaled_encode(const struct sl_codec_spec *spec, const struct sl_codec_
     for (size_t first = 0; first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE];
-        const void *next;
-        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        struct sl_input x = sl_tile_input(&tile, spec->dtype, in, count, scratch);
 
-        encode_tile(scaled, &tile, x, next, len >= SL_STREAM_BYTES,
-                    (uint8_t *)out + first / SL_TILE * step);
+        uint8_t *to = (uint8_t *)out + first / SL_TILE * step;
+
+        if (tile.count == SL_TILE)
+            encode_whole(scaled, &x, NULL, len >= SL_STREAM_BYTES, to);
+        else
+            encode_last(scaled, &tile, &x, to);
     }
-    sl_codec_kernels()->fence();
+    sl_tile_fence(len);
     return len;
 }
 
 static void decode_tile(const struct sl_scaled *scaled, const struct sl_tile *tile,
-                        const uint8_t *in, enum sl_put put, float *out)
+                        const uint8_t *in, const struct sl_output *out)
 {
     const struct sl_scaled_kernels *kernels = sl_scaled_kernels_of(sl_codec_kernels());
     struct layout at = layout_of(scaled, tile->count);
@@ -125,48 +190,25 @@ static void decode_tile(const struct sl_scaled *scaled, const struct sl_tile *ti
         memset(spare, 0, sizeof(spare));
         codes = memcpy(spare, codes, at.code_len);
     }
-    kernels->decode[scaled->kind](codes, tile->units, scaled->block, scales, put, out);
-}
-
-/* The sum lies in the residual until what was sent is taken off. */
-static void feedback_tile(const struct sl_scaled *scaled, const float *x, float *residual,
-                          const void *next, uint8_t *out)
-{
-    const struct sl_codec_kernels *common = sl_codec_kernels();
-    struct layout at = layout_of(scaled, SL_TILE);
-    const struct sl_scaled_kernels *kernels = sl_scaled_kernels_of(common);
-    uint32_t maxima[SL_SCALED_BLOCKS_MAX];
-    float inverses[SL_SCALED_BLOCKS_MAX], scales[SL_SCALED_BLOCKS_MAX];
-
-    if (scaled->block == 16) {
-        common->feedback_sum(x, residual, SL_TILE, residual);
-        find_maxima(scaled, residual, SL_TILE, maxima);
-    } else {
-        common->feedback_maxima(x, SL_TILE, scaled->block, residual, maxima);
-    }
-    write_scales(scaled, &at, maxima, inverses, out);
-    /* The codes are read again at once: not past the caches. */
-    kernels->encode[scaled->kind](residual, SL_TILE, scaled->block, inverses, next, false,
-                                  out + at.codes);
-    scaled->read(out, at.blocks, scales);
-    kernels->rest[scaled->kind](out + at.codes, SL_TILE, scaled->block, scales, residual);
+    kernels->decode[scaled->kind](codes, tile->units, scaled->block, scales, out);
 }
 
 size_t sl_scaled_feedback(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
                           const void *in, float *residual, size_t count, void *out)
 {
     const struct sl_scaled *scaled = scaled_of(spec);
-    size_t step = layout_of(scaled, SL_TILE).len;
+    size_t step = layout_of(scaled, SL_TILE).len, len = count / SL_TILE * step;
 
     for (size_t first = 0; first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE];
-        const void *next;
-        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        struct sl_input x = sl_tile_input(&tile, spec->dtype, in, count, scratch);
 
-        feedback_tile(scaled, x, residual + first, next, (uint8_t *)out + first / SL_TILE * step);
+        encode_whole(scaled, &x, residual + first, len >= SL_STREAM_BYTES,
+                     (uint8_t *)out + first / SL_TILE * step);
     }
-    return count / SL_TILE * step;
+    sl_tile_fence(len);
+    return len;
 }
 
 static int decode_to(const struct sl_codec_spec *spec, const void *in, size_t len, size_t count,
@@ -179,14 +221,13 @@ static int decode_to(const struct sl_codec_spec *spec, const void *in, size_t le
     for (size_t first = 0; err == 0 && first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE];
-        enum sl_put put;
-        float *to = sl_tile_target(&tile, dtype, out, count, add, scratch, &put);
+        struct sl_output to = sl_tile_output(&tile, dtype, out, count, add, scratch);
 
-        decode_tile(scaled, &tile, (const uint8_t *)in + first / SL_TILE * step, put, to);
-        if (to == scratch)
+        decode_tile(scaled, &tile, (const uint8_t *)in + first / SL_TILE * step, &to);
+        if (to.at == scratch)
             sl_tile_deliver(&tile, dtype, out, add, scratch);
     }
-    sl_codec_kernels()->fence();
+    sl_tile_fence(add ? 0 : count * sl_dtype_bytes(dtype));
     return err;
 }
 

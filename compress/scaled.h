@@ -27,8 +27,10 @@ struct sl_scaled {
     uint8_t scale_bytes; /* of each */
     /* Those in bf16, made as of bq8; or, where most is 0, what make() makes of them. */
     struct sl_scales halves;
-    /* Writes head and scales of the blocks. A block gets inverse 0 if it is zero or not finite. */
-    void (*make)(const uint32_t *maxima, size_t blocks, uint8_t *out, float *inverses);
+    /* Writes head and scales of the blocks. A block gets inverse 0 if it is zero or not finite.
+     * values: as read() gives them. */
+    void (*make)(const uint32_t *maxima, size_t blocks, uint8_t *out, float *values,
+                 float *inverses);
     /* What codes are multiplied by: finite or SL_BITS_NAN, whatever the bytes are. */
     void (*read)(const uint8_t *in, size_t blocks, float *scales);
 };
@@ -52,20 +54,23 @@ void sl_scaled_read_bf16(const uint8_t *in, size_t blocks, float *scales);
 
 /* The loops over elements. count: whole units of SL_UNIT; block: of the codecs with that format. */
 struct sl_scaled_kernels {
+    /* Scales of blocks over that of their tile (nvfp4_scales.h). */
+    void (*nvfp4)(const uint32_t *maxima, size_t blocks, float tile, uint8_t *codes, float *values,
+                  float *inverses);
     /* Of each block of 16 the largest magnitude's bits. */
-    void (*maxima16)(const float *in, size_t count, uint32_t *maxima);
-    /* Codes of a block with the inverse 0 are 0. next: as many elements that are wanted next, or
-     * NULL: this pass asks memory for all of them, which measures better here than half of them in
-     * each pass. stream: past the caches, without a fence; codes
-     * are aligned to 16. */
-    void (*encode[SL_MINI_COUNT])(const float *in, size_t count, unsigned block,
-                                  const float *inverses, const void *next, bool stream,
-                                  uint8_t *codes);
+    void (*maxima16)(const struct sl_input *in, size_t count, uint32_t *maxima);
+    /* Codes of a block with the inverse 0 mean nothing. It asks for what is wanted next. stream: past the caches, without a fence;
+     * codes are aligned to 16. */
+    void (*encode[SL_MINI_COUNT])(const struct sl_input *in, size_t count, unsigned block,
+                                  const float *inverses, bool stream, uint8_t *codes);
     void (*decode[SL_MINI_COUNT])(const uint8_t *codes, size_t count, unsigned block,
-                                  const float *scales, enum sl_put put, float *out);
-    /* residual -= what is decoded, 0 where that is no number. */
-    void (*rest[SL_MINI_COUNT])(const uint8_t *codes, size_t count, unsigned block,
-                                const float *scales, float *residual);
+                                  const float *scales, const struct sl_output *out);
+    /* encode() of the residual, then residual -= what the codes mean; of blocks that are not finite,
+     * neither means anything. next: of the input, or NULL; with it the residual behind the tile is
+     * asked for. */
+    void (*feedback[SL_MINI_COUNT])(const void *next, float *residual, size_t count, unsigned block,
+                                    const float *inverses, const float *scales, bool stream,
+                                    uint8_t *codes);
 };
 
 extern const struct sl_scaled_kernels sl_scaled_c, sl_scaled_avx2, sl_scaled_avx512;

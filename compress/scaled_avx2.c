@@ -1,32 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of small floats for AVX2. Built with flags of its own: nothing here may run before
  * kernels_x86.c has looked at the CPU. */
+#include "compress/nvfp4_scales.h"
 #include "compress/scaled.h"
 
-#include <immintrin.h>
-
-#define SL_INLINE static inline __attribute__((always_inline))
-#define LANES 8
-#define MM(name) _mm256_##name
 #define KERNELS sl_scaled_avx2
 
-typedef __m256 ps;
-typedef __m256i vec;
-#define ps_of _mm256_castsi256_ps
-#define vec_of _mm256_castps_si256
-#define vec_and _mm256_and_si256
-#define vec_or _mm256_or_si256
+#include "compress/simd_avx2.h"
 
 /* yes where v is below limit, which both are below 2^31. */
 SL_INLINE ps ps_below(vec v, uint32_t limit, ps yes, ps no)
 {
     return _mm256_blendv_ps(no, yes, ps_of(_mm256_cmpgt_epi32(_mm256_set1_epi32((int)limit), v)));
-}
-
-/* which is not below 0. */
-SL_INLINE ps ps_where_not_zero(ps which, ps x)
-{
-    return _mm256_and_ps(ps_of(_mm256_cmpgt_epi32(vec_of(which), _mm256_setzero_si256())), x);
 }
 
 /* The instruction looks at three bits: the values are those of eight magnitudes, and bit 3 is the

@@ -1,33 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of small floats for AVX-512 (F, BW, DQ, VL). Built with flags of its own: nothing
  * here may run before kernels_x86.c has looked at the CPU. */
+#include "compress/nvfp4_scales.h"
 #include "compress/scaled.h"
 
-#include <immintrin.h>
-
-#define SL_INLINE static inline __attribute__((always_inline))
-#define LANES 16
-#define MM(name) _mm512_##name
 #define KERNELS sl_scaled_avx512
 
-typedef __m512 ps;
-typedef __m512i vec;
-#define ps_of _mm512_castsi512_ps
-#define vec_of _mm512_castps_si512
-#define vec_and _mm512_and_si512
-#define vec_or _mm512_or_si512
+#include "compress/simd_avx512.h"
 
 /* yes where v is below limit, which both are unsigned. */
 SL_INLINE ps ps_below(vec v, uint32_t limit, ps yes, ps no)
 {
     return _mm512_mask_blend_ps(_mm512_cmplt_epu32_mask(v, _mm512_set1_epi32((int)limit)), no, yes);
-}
-
-SL_INLINE ps ps_where_not_zero(ps which, ps x)
-{
-    vec bits = vec_of(which);
-
-    return _mm512_maskz_mov_ps(_mm512_test_epi32_mask(bits, bits), x);
 }
 
 SL_INLINE ps pick(vec code, const float values[16])

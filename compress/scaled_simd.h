@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The kernels of small floats over vectors of LANES floats, written once. The including file
- * defines the vectors and what differs between instruction sets. Not a header of its own.
- */
-#ifdef LANES /* so that it also compiles alone */
+/* Template: the kernels of small floats over vectors of LANES floats, written once. The including
+ * file defines the vectors and what differs between instruction sets. */
+#include "compress/simd_memory.h"
 
 #define VECTORS (64 / LANES) /* codes are packed and unpacked 64 at a time */
-
-SL_INLINE vec vec_set(uint32_t x)
-{
-    return MM(set1_epi32)((int)x);
-}
 
 SL_INLINE __m256i largest_of(__m256i a, __m256i b)
 {
@@ -26,20 +19,31 @@ SL_INLINE __m256i four_blocks(const __m256i v[4])
     return largest_of(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
 }
 
-static void maxima16(const float *in, size_t count, uint32_t *maxima)
+/* Of eight elements. */
+SL_INLINE __m256i eight_magnitudes(unsigned dtype, const void *in, size_t i)
 {
-    const __m256i abs = _mm256_set1_epi32(SL_BITS_ABS);
+    __m256i bits;
 
+    if (dtype == SLUICE_F32) {
+        bits = _mm256_loadu_si256((const __m256i *)(const void *)((const float *)in + i));
+    } else {
+        __m128i half = _mm_loadu_si128((const __m128i *)(const void *)((const char *)in + i * 2));
+
+        bits = dtype == SLUICE_BF16 ? _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16)
+                                    : _mm256_castps_si256(_mm256_cvtph_ps(half));
+    }
+    return _mm256_and_si256(bits, _mm256_set1_epi32(SL_BITS_ABS));
+}
+
+SL_INLINE void maxima16_of(unsigned dtype, const void *in, size_t count, uint32_t *maxima)
+{
     for (size_t i = 0; i < count; i += 128, maxima += 8) {
         __m256i v[8], low, high;
 
 #pragma GCC unroll 8
-        for (unsigned j = 0; j < 8; j++) {
-            const __m256i *from = (const __m256i *)(const void *)(in + i + 16 * j);
-
-            v[j] = largest_of(_mm256_and_si256(_mm256_loadu_si256(from), abs),
-                              _mm256_and_si256(_mm256_loadu_si256(from + 1), abs));
-        }
+        for (unsigned j = 0; j < 8; j++)
+            v[j] = largest_of(eight_magnitudes(dtype, in, i + 16 * j),
+                              eight_magnitudes(dtype, in, i + 16 * j + 8));
         low = four_blocks(v);
         high = four_blocks(v + 4);
         _mm256_storeu_si256((__m256i *)(void *)maxima,
@@ -48,46 +52,87 @@ static void maxima16(const float *in, size_t count, uint32_t *maxima)
     }
 }
 
-/* sl_minifloat_encode(), step by step. */
-SL_INLINE vec code_of(enum sl_minifloat kind, vec bits)
+static void maxima16(const struct sl_input *in, size_t count, uint32_t *maxima)
+{
+    SL_BY_DTYPE(maxima16_of, in->dtype, in->at, count, maxima);
+}
+
+/*
+ * What sl_minifloat_encode() makes, in its lowest byte, in fewer steps. value: of the code.
+ *
+ * A magnitude of exponent E and the power of two whose last place is the format's step there,
+ * 2^(E + 23 - mantissa), have a sum that counts such steps in its last bits, and E in its exponent.
+ * The code is that count and 2^mantissa * (E - least), so it is the sum of those bits and of the
+ * exponent, brought down to them, and a number that is always the same. That number is added to the
+ * power of two beforehand: it is even, so that what lies half way goes where it went.
+ */
+SL_INLINE vec code_of(enum sl_minifloat kind, vec bits, ps *value)
 {
     const struct sl_minifloat_format f = sl_minifloat_format(kind);
+    const uint32_t up = 23 - f.mantissa, top = 1u << (f.bits - 1);
+    const uint32_t same = (0u - ((uint32_t)(f.least + 127 + (int)up) << f.mantissa)) & (top - 1);
     const vec least = vec_set((uint32_t)(f.least + 127) << 23);
-    vec mag = vec_and(bits, vec_set(SL_BITS_ABS));
-    vec exp = MM(max_epu32)(vec_and(bits, vec_set(SL_BITS_INF)), least);
-    vec step = MM(add_epi32)(exp, vec_set((uint32_t)(23 - f.mantissa) << 23));
-    vec code = MM(sub_epi32)(vec_of(MM(add_ps)(ps_of(mag), ps_of(step))), step);
+    ps mag = MM(min_ps)(ps_of(vec_and(bits, vec_set(SL_BITS_ABS))),
+                        MM(set1_ps)(sl_minifloat_decode(kind, f.most)));
+    vec exp = MM(max_epu32)(vec_and(vec_of(mag), vec_set(SL_BITS_INF)), least);
+    ps power = ps_of(MM(add_epi32)(exp, vec_set((up << 23) + same)));
+    ps sum = MM(add_ps)(mag, power);
+    vec code = MM(add_epi32)(vec_of(sum), MM(srli_epi32)(vec_of(sum), up));
 
-    code = MM(add_epi32)(code, MM(srli_epi32)(MM(sub_epi32)(exp, least), 23 - f.mantissa));
-    code = MM(min_epu32)(code, vec_set(f.most));
-    return vec_or(code, vec_and(MM(srli_epi32)(bits, 32 - f.bits), vec_set(1u << (f.bits - 1))));
+    *value = ps_of(vec_bits(vec_set(SL_BITS_ABS), vec_of(MM(sub_ps)(sum, power)), bits));
+    return vec_bits(vec_set(top - 1), code, MM(srli_epi32)(bits, 32 - f.bits));
 }
 
-/* Asks for as much as 64 floats of what is wanted next: of shorter elements, ahead of that. */
-SL_INLINE void fetch(const void *next, size_t first)
+SL_INLINE void put_packed(enum sl_minifloat kind, const vec code[VECTORS], bool stream, size_t i,
+                          uint8_t *codes)
 {
-    for (size_t i = 0; next != NULL && i < 64; i += 16)
-        _mm_prefetch((const char *)next + (first + i) * sizeof(float), _MM_HINT_T0);
+    if (sl_minifloat_format(kind).bits == 4)
+        put_nibbles(code, stream, codes + i / 2);
+    else
+        put_bytes(code, stream, codes + i);
 }
 
-SL_INLINE void encode(enum sl_minifloat kind, const float *in, size_t count, unsigned block,
-                      const float *inverses, const void *next, bool stream, uint8_t *codes)
+SL_INLINE void encode(unsigned dtype, enum sl_minifloat kind, const struct sl_input *in,
+                      size_t count, unsigned block, const float *inverses, bool stream,
+                      uint8_t *codes)
+{
+    const struct sl_input from = *in; /* which no store changes */
+    const size_t bytes = sl_dtype_bytes(dtype);
+
+    for (size_t i = 0; i < count; i += 64) {
+        vec code[VECTORS];
+
+        fetch(from.next, i * bytes, 64 * bytes);
+#pragma GCC unroll 8
+        for (unsigned j = 0; j < VECTORS; j++) {
+            ps inverse = MM(set1_ps)(inverses[(i + j * LANES) / block]), value;
+            ps x = MM(mul_ps)(load_ps(dtype, from.at, i + j * LANES), inverse);
+
+            code[j] = code_of(kind, vec_of(x), &value);
+        }
+        put_packed(kind, code, stream, i, codes);
+    }
+}
+
+SL_INLINE void feedback(enum sl_minifloat kind, unsigned block, const void *next, float *residual,
+                        size_t count, const float *inverses, const float *scales, bool stream,
+                        uint8_t *codes)
 {
     for (size_t i = 0; i < count; i += 64) {
         vec code[VECTORS];
 
-        fetch(next, i);
+        fetch(next, i * sizeof(float), 256);
+        fetch(next != NULL ? residual + SL_TILE : NULL, i * sizeof(float), 256);
 #pragma GCC unroll 8
         for (unsigned j = 0; j < VECTORS; j++) {
-            ps inverse = MM(set1_ps)(inverses[(i + j * LANES) / block]);
-            ps x = MM(mul_ps)(MM(loadu_ps)(in + i + j * LANES), inverse);
+            float *at = residual + i + j * LANES;
+            ps inverse = MM(set1_ps)(inverses[(i + j * LANES) / block]), sum = MM(loadu_ps)(at);
+            ps scale = MM(set1_ps)(scales[(i + j * LANES) / block]), value;
 
-            code[j] = code_of(kind, vec_of(ps_where_not_zero(inverse, x)));
+            code[j] = code_of(kind, vec_of(MM(mul_ps)(sum, inverse)), &value);
+            MM(storeu_ps)(at, MM(sub_ps)(sum, MM(mul_ps)(value, scale)));
         }
-        if (sl_minifloat_format(kind).bits == 4)
-            put_nibbles(code, stream, codes + i / 2);
-        else
-            put_bytes(code, stream, codes + i);
+        put_packed(kind, code, stream, i, codes);
     }
 }
 
@@ -118,25 +163,8 @@ SL_INLINE ps value_of(enum sl_minifloat kind, vec code)
     return ps_below(mag, f.nan, value, ps_of(vec_set(SL_BITS_NAN)));
 }
 
-/* What becomes of a decoded number: put says it, and the residual loses it. */
-enum { TAKE_OFF = SL_PUT_ADD + 1 };
-
-SL_INLINE void put_value(int how, ps x, float *to)
-{
-    if (how == SL_PUT_STREAM) {
-        MM(stream_ps)(to, x);
-    } else if (how == TAKE_OFF) {
-        ps left = MM(sub_ps)(MM(loadu_ps)(to), x);
-        vec exp = vec_and(vec_of(left), vec_set(SL_BITS_INF));
-
-        MM(storeu_ps)(to, ps_below(exp, SL_BITS_INF, left, MM(setzero_ps)()));
-    } else {
-        MM(storeu_ps)(to, how == SL_PUT_ADD ? MM(add_ps)(MM(loadu_ps)(to), x) : x);
-    }
-}
-
-SL_INLINE void decode(enum sl_minifloat kind, const uint8_t *codes, size_t count, unsigned block,
-                      const float *scales, int how, float *out)
+SL_INLINE void decode(unsigned dtype, enum sl_put put, enum sl_minifloat kind, const uint8_t *codes,
+                      size_t count, unsigned block, const float *scales, void *out)
 {
     for (size_t i = 0; i < count; i += 64) {
         vec code[VECTORS];
@@ -149,57 +177,71 @@ SL_INLINE void decode(enum sl_minifloat kind, const uint8_t *codes, size_t count
         for (unsigned j = 0; j < VECTORS; j++) {
             ps scale = MM(set1_ps)(scales[(i + j * LANES) / block]);
 
-            put_value(how, MM(mul_ps)(value_of(kind, code[j]), scale), out + i + j * LANES);
+            put_ps(dtype, put, MM(mul_ps)(value_of(kind, code[j]), scale), out, i + j * LANES);
         }
     }
 }
 
-SL_INLINE void encode_any(enum sl_minifloat kind, const float *in, size_t count, unsigned block,
-                          const float *inverses, const void *next, bool stream, uint8_t *codes)
+SL_INLINE void encode_any(unsigned dtype, enum sl_minifloat kind, unsigned block,
+                          const struct sl_input *in, size_t count, const float *inverses,
+                          bool stream, uint8_t *codes)
 {
     if (stream)
-        encode(kind, in, count, block, inverses, next, true, codes);
+        encode(dtype, kind, in, count, block, inverses, true, codes);
     else
-        encode(kind, in, count, block, inverses, next, false, codes);
+        encode(dtype, kind, in, count, block, inverses, false, codes);
 }
 
-SL_INLINE void decode_any(enum sl_minifloat kind, const uint8_t *codes, size_t count,
-                          unsigned block, const float *scales, enum sl_put put, float *out)
+SL_INLINE void decode_any(unsigned dtype, enum sl_minifloat kind, unsigned block,
+                          const uint8_t *codes, size_t count, const float *scales, enum sl_put put,
+                          void *out)
 {
     if (put == SL_PUT_STREAM)
-        decode(kind, codes, count, block, scales, SL_PUT_STREAM, out);
+        decode(dtype, SL_PUT_STREAM, kind, codes, count, block, scales, out);
     else if (put == SL_PUT_ADD)
-        decode(kind, codes, count, block, scales, SL_PUT_ADD, out);
+        decode(SLUICE_F32, SL_PUT_ADD, kind, codes, count, block, scales, out);
     else
-        decode(kind, codes, count, block, scales, SL_PUT_STORE, out);
+        decode(dtype, SL_PUT_STORE, kind, codes, count, block, scales, out);
+}
+
+SL_INLINE void feedback_any(enum sl_minifloat kind, unsigned block, const void *next,
+                            float *residual, size_t count, const float *inverses,
+                            const float *scales, bool stream, uint8_t *codes)
+{
+    if (stream)
+        feedback(kind, block, next, residual, count, inverses, scales, true, codes);
+    else
+        feedback(kind, block, next, residual, count, inverses, scales, false, codes);
 }
 
 /* Of each format the two sizes of blocks that codecs have: constants, as the format is one. */
 #define FORMAT(name, kind, large, small)                                                           \
-    static void encode_##name(const float *in, size_t count, unsigned block,                       \
-                              const float *inverses, const void *next, bool stream,                \
-                              uint8_t *codes)                                                      \
+    static void encode_##name(const struct sl_input *in, size_t count, unsigned block,             \
+                              const float *inverses, bool stream, uint8_t *codes)                  \
     {                                                                                              \
         if (block == (large))                                                                      \
-            encode_any(kind, in, count, large, inverses, next, stream, codes);                     \
+            SL_BY_DTYPE(encode_any, in->dtype, kind, large, in, count, inverses, stream, codes);   \
         else                                                                                       \
-            encode_any(kind, in, count, small, inverses, next, stream, codes);                     \
+            SL_BY_DTYPE(encode_any, in->dtype, kind, small, in, count, inverses, stream, codes);   \
     }                                                                                              \
     static void decode_##name(const uint8_t *codes, size_t count, unsigned block,                  \
-                              const float *scales, enum sl_put put, float *out)                    \
+                              const float *scales, const struct sl_output *out)                    \
     {                                                                                              \
         if (block == (large))                                                                      \
-            decode_any(kind, codes, count, large, scales, put, out);                               \
+            SL_BY_DTYPE(decode_any, out->dtype, kind, large, codes, count, scales, out->put,       \
+                        out->at);                                                                  \
         else                                                                                       \
-            decode_any(kind, codes, count, small, scales, put, out);                               \
+            SL_BY_DTYPE(decode_any, out->dtype, kind, small, codes, count, scales, out->put,       \
+                        out->at);                                                                  \
     }                                                                                              \
-    static void rest_##name(const uint8_t *codes, size_t count, unsigned block,                    \
-                            const float *scales, float *residual)                                  \
+    static void feedback_##name(const void *next, float *residual, size_t count, unsigned block,   \
+                                const float *inverses, const float *scales, bool stream,           \
+                                uint8_t *codes)                                                    \
     {                                                                                              \
         if (block == (large))                                                                      \
-            decode(kind, codes, count, large, scales, TAKE_OFF, residual);                         \
+            feedback_any(kind, large, next, residual, count, inverses, scales, stream, codes);     \
         else                                                                                       \
-            decode(kind, codes, count, small, scales, TAKE_OFF, residual);                         \
+            feedback_any(kind, small, next, residual, count, inverses, scales, stream, codes);     \
     }
 
 FORMAT(e4m3, SL_MINI_E4M3, 128, 32)
@@ -207,11 +249,43 @@ FORMAT(e5m2, SL_MINI_E5M2, 128, 128)
 FORMAT(e2m1, SL_MINI_E2M1, 32, 16)
 FORMAT(e3m0, SL_MINI_E3M0, 128, 128)
 
+/* sl_nvfp4_make(), LANES blocks at a time. blocks may end anywhere. */
+static void nvfp4(const uint32_t *maxima, size_t blocks, float tile, uint8_t *codes, float *values,
+                  float *inverses)
+{
+    const ps divisor = MM(set1_ps)(tile == 0 ? 1 : 6 * tile), unit = MM(set1_ps)(512);
+    size_t whole = blocks / LANES * LANES;
+
+    for (size_t b = 0; b < whole; b += LANES) {
+        vec max = vec_load(maxima + b), wild = vec_greater(max, vec_set(SL_BITS_INF - 1));
+        vec usable = vec_and(vec_greater(max, vec_set(SL_SCALE_LEAST - 1)),
+                             vec_greater(vec_set(SL_BITS_INF), max));
+        ps x = MM(div_ps)(ps_of(vec_and(max, usable)), divisor), units = MM(mul_ps)(x, unit);
+        vec normal = MM(srli_epi32)(MM(add_epi32)(vec_of(x), vec_set(0xfffff)), 20), small, code;
+        ps value;
+
+        normal = MM(sub_epi32)(normal, vec_set(120 << 3));
+        small = MM(cvttps_epi32)(units);
+        small = MM(sub_epi32)(small, vec_greater(vec_of(units), vec_of(MM(cvtepi32_ps)(small))));
+        code = vec_select(vec_greater(vec_set(sl_f32_bits(0x1p-6f)), vec_of(x)), small, normal);
+        code = MM(max_epi32)(MM(min_epi32)(code, vec_set(0x7e)), vec_set(1));
+        value = ps_of(vec_select(vec_greater(vec_set(8), code),
+                                 vec_of(MM(mul_ps)(MM(cvtepi32_ps)(code), MM(set1_ps)(0x1p-9f))),
+                                 MM(slli_epi32)(MM(add_epi32)(code, vec_set(120 << 3)), 20)));
+        value = MM(mul_ps)(value, MM(set1_ps)(tile));
+        vec_store(inverses + b, vec_and(usable, vec_of(MM(div_ps)(MM(set1_ps)(1), value))));
+        vec_store(values + b,
+                  vec_select(wild, vec_set(SL_BITS_NAN), vec_and(usable, vec_of(value))));
+        put_low_bytes(vec_select(wild, vec_set(SL_NVFP4_NAN), vec_and(usable, code)), codes + b);
+    }
+    sl_nvfp4_make(maxima + whole, blocks - whole, tile, codes + whole, values + whole,
+                  inverses + whole);
+}
+
 const struct sl_scaled_kernels KERNELS = {
+    .nvfp4 = nvfp4,
     .maxima16 = maxima16,
     .encode = {encode_e4m3, encode_e5m2, encode_e2m1, encode_e3m0},
     .decode = {decode_e4m3, decode_e5m2, decode_e2m1, decode_e3m0},
-    .rest = {rest_e4m3, rest_e5m2, rest_e2m1, rest_e3m0},
+    .feedback = {feedback_e4m3, feedback_e5m2, feedback_e2m1, feedback_e3m0},
 };
-
-#endif

@@ -31,11 +31,11 @@ static inline uint32_t sl_scales_find(const struct sl_scales *s, const uint32_t 
     return top;
 }
 
-/* Bytes over a base, those too small for it 0. Returns the base. */
+/* Bytes over a base, those too small for it 0. Returns the base, or SL_SCALE_NO_BASE. */
 static inline int sl_scales_bytes(const uint32_t *max, size_t blocks, uint32_t top, uint32_t *scale,
                                   uint8_t *bytes)
 {
-    int base = top > 0 ? (int)(top >> 3) - 127 : 0;
+    int base = top > 0 ? (int)(top >> 3) - 127 : SL_SCALE_NO_BASE;
     int32_t lowest = 8 * (base + 127 - SL_SCALE_TOP);
 
     for (size_t b = 0; b < blocks; b++) {

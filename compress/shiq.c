@@ -71,10 +71,12 @@ static void tile_scales(const struct sl_codec_spec *spec, const float *in, size_
     size_t whole = count / BLOCK * BLOCK, blocks = sl_shiq_scale_count(count);
     float last[BLOCK] = {0};
 
-    sl_codec_kernels()->maxima(in, whole, BLOCK, NULL, scales);
+    sl_codec_kernels()->maxima(&(struct sl_input){.at = in, .dtype = SLUICE_F32}, whole, BLOCK,
+                               scales);
     if (whole < count) {
         memcpy(last, in + whole, (count - whole) * sizeof(*in));
-        sl_codec_kernels()->maxima(last, BLOCK, BLOCK, NULL, scales + whole / BLOCK);
+        sl_codec_kernels()->maxima(&(struct sl_input){.at = last, .dtype = SLUICE_F32}, BLOCK,
+                                   BLOCK, scales + whole / BLOCK);
     }
     for (size_t b = 0; b < blocks; b++)
         scales[b] = scale_of(scales[b], largest_of(spec));
@@ -116,10 +118,11 @@ struct work {
 
 static void quantise_narrow(const struct sl_codec_spec *spec, const struct work *w, int8_t *codes)
 {
+    const struct sl_input in = {.at = w->in, .dtype = SLUICE_F32};
     int8_t largest = (int8_t)largest_of(spec);
 
-    sl_codec_kernels()->codes(8, w->in, w->blocks * BLOCK, BLOCK, w->inverse,
-                              is_random(spec) ? w->random : NULL, NULL, false, codes);
+    sl_codec_kernels()->codes(8, &in, w->blocks * BLOCK, BLOCK, w->inverse,
+                              is_random(spec) ? w->random : NULL, false, codes);
     for (size_t i = 0; i < w->blocks * BLOCK; i++) {
         int8_t code = codes[i] > largest ? largest : codes[i];
 

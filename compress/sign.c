@@ -58,11 +58,10 @@ static size_t sign_encode(const struct sl_codec_spec *spec, const struct sl_code
     for (size_t first = 0; first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE];
-        const void *next;
-        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        struct sl_input x = sl_tile_input(&tile, spec->dtype, in, count, scratch);
         struct found found;
 
-        found.max = sl_codec_kernels()->sign_encode(x, tile.units, found.lanes, found.bits);
+        found.max = sl_codec_kernels()->sign_encode(&x, tile.units, found.lanes, found.bits);
         write_tile(&found, tile.count, (char *)out + first / SL_TILE * TILE_LEN);
     }
     return sign_size(spec, count);
@@ -77,13 +76,12 @@ static size_t sign_feedback(const struct sl_codec_spec *spec, const struct sl_co
     for (size_t first = 0; first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE], mean, *sum = residual + first;
-        const void *next;
-        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        struct sl_input x = sl_tile_input(&tile, spec->dtype, in, count, scratch);
         struct found found;
 
-        found.max = kernels->feedback_sign_sum(x, sum, SL_TILE, next, found.lanes, found.bits);
+        found.max = kernels->feedback_sign_sum(&x, sum, SL_TILE, found.lanes, found.bits);
         mean = write_tile(&found, SL_TILE, (char *)out + first / SL_TILE * TILE_LEN);
-        kernels->feedback_sign(sum, SL_TILE, mean, next);
+        kernels->feedback_sign(sum, SL_TILE, mean, x.next);
     }
     return sign_size(spec, count);
 }
@@ -97,15 +95,14 @@ static int sign_decode_to(const struct sl_codec_spec *spec, const void *in, size
         const char *from = (const char *)in + first / SL_TILE * TILE_LEN;
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE], mean;
-        enum sl_put put;
-        float *to = sl_tile_target(&tile, dtype, out, count, add, scratch, &put);
+        struct sl_output to = sl_tile_output(&tile, dtype, out, count, add, scratch);
 
         memcpy(&mean, from, sizeof(mean));
-        sl_codec_kernels()->sign_decode(from + HEAD, tile.units, mean, put, to);
-        if (to == scratch)
+        sl_codec_kernels()->sign_decode(from + HEAD, tile.units, mean, &to);
+        if (to.at == scratch)
             sl_tile_deliver(&tile, dtype, out, add, scratch);
     }
-    sl_codec_kernels()->fence();
+    sl_tile_fence(add ? 0 : count * sl_dtype_bytes(dtype));
     return err;
 }
 

@@ -11,25 +11,45 @@ SL_INLINE void store_largest(vec a, vec b, vec c, vec d, uint32_t out[4])
     _mm_storeu_si128((__m128i *)out, largest_quarter(all));
 }
 
-SL_INLINE vec largest_of(const float *in, unsigned size)
+/* Of a block. Halves are compared as they lie: without their signs, larger ones have larger bits. */
+SL_INLINE vec largest_of(unsigned dtype, const void *in, size_t first, unsigned size)
 {
-    vec largest = vec_abs(MM(loadu_ps)(in));
+    vec largest;
 
+    if (dtype != SLUICE_F32) {
+        largest = vec_set(0);
+        for (unsigned i = 0; i < size; i += 2 * LANES)
+            largest = MM(max_epu16)(largest, vec_and(vec_load((const char *)in + (first + i) * 2),
+                                                     vec_set(0x7fff7fff)));
+        return vec_of(floats_of(dtype, larger_half(largest)));
+    }
+    largest = vec_abs(load_ps(dtype, in, first));
     for (unsigned i = LANES; i < size; i += LANES)
-        largest = MM(max_epu32)(largest, vec_abs(MM(loadu_ps)(in + i)));
+        largest = MM(max_epu32)(largest, vec_abs(load_ps(dtype, in, first + i)));
     return largest;
 }
 
-static void maxima(const float *in, size_t count, unsigned size, const void *next, uint32_t *max)
+SL_INLINE void maxima_all(unsigned dtype, unsigned size, const struct sl_input *in, size_t count,
+                          uint32_t *max)
 {
+    const struct sl_input x = *in; /* which no store changes */
+
     for (size_t i = 0; i < count; i += SL_UNIT) {
-        fetch(next, i / 2, SL_UNIT / 2);
         if (size == 32)
-            store_largest(largest_of(in + i, 32), largest_of(in + i + 32, 32),
-                          largest_of(in + i + 64, 32), largest_of(in + i + 96, 32), max + i / 32);
+            store_largest(largest_of(dtype, x.at, i, 32), largest_of(dtype, x.at, i + 32, 32),
+                          largest_of(dtype, x.at, i + 64, 32), largest_of(dtype, x.at, i + 96, 32),
+                          max + i / 32);
         else
-            max[i / SL_UNIT] = vec_largest(largest_of(in + i, SL_UNIT));
+            max[i / SL_UNIT] = vec_largest(largest_of(dtype, x.at, i, SL_UNIT));
     }
+}
+
+static void maxima(const struct sl_input *in, size_t count, unsigned size, uint32_t *max)
+{
+    if (size == 32)
+        SL_BY_DTYPE(maxima_all, in->dtype, 32, in, count, max);
+    else
+        SL_BY_DTYPE(maxima_all, in->dtype, 128, in, count, max);
 }
 
 /* Codes that may be past the largest. */
@@ -56,85 +76,80 @@ SL_INLINE vec bytes_of(unsigned bits, const vec code[4])
     return MM(max_epi8)(bytes, MM(set1_epi8)((char)-most));
 }
 
-SL_INLINE void codes_all(unsigned bits, const float *in, size_t count, unsigned size,
-                         const float *inverse, const uint16_t *random, const void *next,
-                         bool stream, uint8_t *out)
+SL_INLINE void codes_all(unsigned dtype, unsigned bits, unsigned size, const struct sl_input *in,
+                         size_t count, const float *inverse, const uint16_t *random, bool stream,
+                         uint8_t *out)
 {
+    const struct sl_input x = *in;
+
     for (size_t i = 0; i < count; i += 4 * LANES) {
         vec code[4];
 
-        fetch(next, count / 2 + i / 2, 2 * LANES);
         for (unsigned j = 0; j < 4; j++) {
             size_t at = i + j * LANES;
 
-            code[j] = codes_of(MM(loadu_ps)(in + at), random != NULL ? random + at : NULL,
+            code[j] = codes_of(load_ps(dtype, x.at, at), random != NULL ? random + at : NULL,
                                inverse[at / size]);
         }
         put_codes(bits, bytes_of(bits, code), stream, out + i * bits / 8);
     }
 }
 
-SL_INLINE void codes_for(unsigned bits, unsigned size, const float *in, size_t count,
-                         const float *inverse, const uint16_t *random, const void *next,
-                         bool stream, uint8_t *out)
+SL_INLINE void codes_for(unsigned dtype, unsigned bits, unsigned size, const struct sl_input *in,
+                         size_t count, const float *inverse, const uint16_t *random, bool stream,
+                         uint8_t *out)
 {
     if (random != NULL)
-        codes_all(bits, in, count, size, inverse, random, next, stream, out);
-    else if (stream && next != NULL)
-        codes_all(bits, in, count, size, inverse, NULL, next, true, out);
+        codes_all(dtype, bits, size, in, count, inverse, random, stream, out);
+    else if (stream)
+        codes_all(dtype, bits, size, in, count, inverse, NULL, true, out);
     else
-        codes_all(bits, in, count, size, inverse, NULL, next, stream, out);
+        codes_all(dtype, bits, size, in, count, inverse, NULL, false, out);
 }
 
-static int scales(const struct sl_scales *s, const uint32_t *max, size_t blocks, float *value,
-                  float *inverse, void *out)
-{
-    return sl_scales_make(s, max, blocks, value, inverse, out);
-}
-
-static void codes(unsigned bits, const float *in, size_t count, unsigned size, const float *inverse,
-                  const uint16_t *random, const void *next, bool stream, void *out)
+static void codes(unsigned bits, const struct sl_input *in, size_t count, unsigned size,
+                  const float *inverse, const uint16_t *random, bool stream, void *out)
 {
     if (bits == 8)
-        codes_for(8, 128, in, count, inverse, random, next, stream, out);
+        SL_BY_DTYPE(codes_for, in->dtype, 8, 128, in, count, inverse, random, stream, out);
     else if (bits == 4)
-        codes_for(4, 32, in, count, inverse, random, next, false, out);
+        SL_BY_DTYPE(codes_for, in->dtype, 4, 32, in, count, inverse, random, false, out);
     else
-        codes_for(2, 32, in, count, inverse, random, next, false, out);
+        SL_BY_DTYPE(codes_for, in->dtype, 2, 32, in, count, inverse, random, false, out);
 }
 
-SL_INLINE void decode_all(unsigned bits, const uint8_t *in, size_t count, unsigned size,
-                          const float *scale, enum sl_put put, float *out)
+SL_INLINE void decode_all(unsigned dtype, enum sl_put put, unsigned bits, unsigned size,
+                          const uint8_t *in, size_t count, const float *scale, void *out)
 {
     for (size_t i = 0; i < count; i += size) {
         ps factor = MM(set1_ps)(scale[i / size]);
 
         for (unsigned j = 0; j < size; j += LANES)
-            put_ps(put, MM(mul_ps)(MM(cvtepi32_ps)(get_codes(bits, in, i + j)), factor),
-                   out + i + j);
+            put_ps(dtype, put, MM(mul_ps)(MM(cvtepi32_ps)(get_codes(bits, in, i + j)), factor), out,
+                   i + j);
     }
 }
 
-SL_INLINE void decode_for(unsigned bits, unsigned size, const uint8_t *in, size_t count,
-                          const float *scale, enum sl_put put, float *out)
+SL_INLINE void decode_to(unsigned dtype, unsigned bits, unsigned size, const uint8_t *in,
+                         size_t count, const float *scale, enum sl_put put, void *out)
 {
     if (put == SL_PUT_STREAM)
-        decode_all(bits, in, count, size, scale, SL_PUT_STREAM, out);
+        decode_all(dtype, SL_PUT_STREAM, bits, size, in, count, scale, out);
     else if (put == SL_PUT_ADD)
-        decode_all(bits, in, count, size, scale, SL_PUT_ADD, out);
+        decode_all(SLUICE_F32, SL_PUT_ADD, bits, size, in, count, scale, out);
     else
-        decode_all(bits, in, count, size, scale, SL_PUT_STORE, out);
+        decode_all(dtype, SL_PUT_STORE, bits, size, in, count, scale, out);
 }
 
 static void decode(unsigned bits, const void *in, size_t count, unsigned size, const float *scale,
-                   enum sl_put put, float *out)
+                   const struct sl_output *out)
 {
     if (bits == 8)
-        decode_for(8, 128, in, count, scale, put, out);
+        SL_BY_DTYPE(decode_to, out->dtype, 8, 128, in, count, scale, out->put, out->at);
     else if (bits == 4)
-        decode_for(4, 32, in, count, scale, put, out);
+        SL_BY_DTYPE(decode_to, out->dtype, 4, 32, in, count, scale, out->put, out->at);
     else
-        decode_for(2, 32, in, count, scale, put, out);
+        SL_BY_DTYPE(decode_to, out->dtype, 2, 32, in, count, scale, out->put, out->at);
 }
 
 /* Sums and differences of elements that lie far from each other, within vectors. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template: signs, halves and random numbers, for kernels_simd.h. */
+/* Template: signs, casts and random numbers, for kernels_simd.h. */
 
 /* Of the vector that begins at element i. */
 SL_INLINE void sign_of(ps x, size_t i, magnitudes sums, vec *largest, void *bits)
@@ -11,79 +11,47 @@ SL_INLINE void sign_of(ps x, size_t i, magnitudes sums, vec *largest, void *bits
     put_signs(below_zero(x), i, bits);
 }
 
-static uint32_t sign_encode(const float *in, size_t count, double lanes[16], void *bits)
+SL_INLINE uint32_t sign_encode_of(unsigned dtype, const void *in, size_t count, double lanes[16],
+                                  void *bits)
 {
     magnitudes sums = {0};
     vec largest = vec_set(0);
 
     for (size_t i = 0; i < count; i += 16)
         for (size_t j = i; j < i + 16; j += LANES)
-            sign_of(MM(loadu_ps)(in + j), j, sums, &largest, bits);
+            sign_of(load_ps(dtype, in, j), j, sums, &largest, bits);
     memcpy(lanes, sums, sizeof(sums));
     return vec_largest(largest);
 }
 
-SL_INLINE void sign_decode_all(const uint8_t *bits, size_t count, float mean, enum sl_put put,
-                               float *out)
+static uint32_t sign_encode(const struct sl_input *in, size_t count, double lanes[16], void *bits)
+{
+    return SL_BY_DTYPE(sign_encode_of, in->dtype, in->at, count, lanes, bits);
+}
+
+SL_INLINE void sign_decode_all(unsigned dtype, enum sl_put put, const uint8_t *bits, size_t count,
+                               float mean, void *out)
 {
     vec x = vec_set(sl_f32_bits(mean));
 
     for (size_t i = 0; i < count; i += LANES)
-        put_ps(put, ps_of(vec_xor(x, get_signs(bits, i))), out + i);
+        put_ps(dtype, put, ps_of(vec_xor(x, get_signs(bits, i))), out, i);
 }
 
-static void sign_decode(const void *bits, size_t count, float mean, enum sl_put put, float *out)
+SL_INLINE void sign_decode_to(unsigned dtype, enum sl_put put, const uint8_t *bits, size_t count,
+                              float mean, void *out)
 {
     if (put == SL_PUT_STREAM)
-        sign_decode_all(bits, count, mean, SL_PUT_STREAM, out);
+        sign_decode_all(dtype, SL_PUT_STREAM, bits, count, mean, out);
     else if (put == SL_PUT_ADD)
-        sign_decode_all(bits, count, mean, SL_PUT_ADD, out);
+        sign_decode_all(SLUICE_F32, SL_PUT_ADD, bits, count, mean, out);
     else
-        sign_decode_all(bits, count, mean, SL_PUT_STORE, out);
+        sign_decode_all(dtype, SL_PUT_STORE, bits, count, mean, out);
 }
 
-SL_INLINE half_vec bf16_of(ps x, const uint16_t *random)
+static void sign_decode(const void *bits, size_t count, float mean, const struct sl_output *out)
 {
-    vec bits = vec_of(x), bias;
-    vec nan = vec_greater(vec_abs(x), vec_set(SL_BITS_INF));
-
-    if (random != NULL)
-        bias = MM(cvtepu16_epi32)(half_vec_load(random));
-    else
-        bias = MM(add_epi32)(vec_and(MM(srli_epi32)(bits, 16), vec_set(1)), vec_set(0x7fff));
-    bits = vec_select(nan, vec_set(SL_BITS_NAN), MM(add_epi32)(bits, bias));
-    return narrow_lanes(MM(srli_epi32)(bits, 16));
-}
-
-SL_INLINE half_vec f16_of(ps x, const uint16_t *random)
-{
-    vec abs = vec_abs(x), nan = vec_greater(abs, vec_set(SL_BITS_INF)), half;
-
-    if (random != NULL) {
-        vec number = MM(cvtepu16_epi32)(half_vec_load(random));
-        vec small = vec_greater(vec_set(0x38800000), abs);
-        ps units = MM(add_ps)(MM(mul_ps)(ps_of(vec_and(abs, small)), MM(set1_ps)(0x1p24f)),
-                              MM(mul_ps)(MM(cvtepi32_ps)(number), MM(set1_ps)(0x1p-16f)));
-
-        half = MM(srli_epi32)(MM(add_epi32)(abs, MM(srli_epi32)(number, 3)), 13);
-        half = MM(min_epi32)(MM(sub_epi32)(half, vec_set(112 << 10)), vec_set(0x7c00));
-        half = vec_select(small, MM(cvttps_epi32)(units), half);
-        half = vec_or(half, vec_and(MM(srli_epi32)(vec_of(x), 16), vec_set(0x8000)));
-    } else {
-        half = MM(cvtepu16_epi32)(MM(cvtps_ph)(x, _MM_FROUND_TO_NEAREST_INT));
-    }
-    return narrow_lanes(vec_select(nan, vec_set(0x7e00), half));
-}
-
-SL_INLINE half_vec half_of(unsigned dtype, ps x, const uint16_t *random)
-{
-    return dtype == SLUICE_BF16 ? bf16_of(x, random) : f16_of(x, random);
-}
-
-SL_INLINE ps floats_of(unsigned dtype, half_vec half)
-{
-    return dtype == SLUICE_BF16 ? ps_of(MM(slli_epi32)(MM(cvtepu16_epi32)(half), 16))
-                                : MM(cvtph_ps)(half);
+    SL_BY_DTYPE(sign_decode_to, out->dtype, out->put, bits, count, mean, out->at);
 }
 
 SL_INLINE void narrow_all(unsigned dtype, const float *in, size_t count, const uint16_t *random,
@@ -118,7 +86,7 @@ static void narrow(unsigned dtype, const float *in, size_t count, const uint16_t
 SL_INLINE void widen_all(unsigned dtype, const char *in, size_t count, enum sl_put put, float *out)
 {
     for (size_t i = 0; i < count; i += LANES)
-        put_ps(put, floats_of(dtype, half_vec_load(in + i * 2)), out + i);
+        put_ps(SLUICE_F32, put, floats_of(dtype, half_vec_load(in + i * 2)), out, i);
 }
 
 SL_INLINE void widen_for(unsigned dtype, const char *in, size_t count, enum sl_put put, float *out)

@@ -31,13 +31,13 @@ static void feedback_rest(const float *sum, const float *sent, size_t count, flo
                                          residual + whole);
 }
 
-/* Of the sum, which is stored. */
-SL_INLINE vec largest_sum(const float *in, unsigned size, float *residual)
+/* Of 32 sums, which are stored. */
+SL_INLINE vec largest_sum(unsigned dtype, const void *in, size_t first, float *residual)
 {
     vec largest = vec_set(0);
 
-    for (unsigned i = 0; i < size; i += LANES) {
-        ps sum = MM(add_ps)(MM(loadu_ps)(in + i), MM(loadu_ps)(residual + i));
+    for (size_t i = first; i < first + 32; i += LANES) {
+        ps sum = MM(add_ps)(load_ps(dtype, in, i), MM(loadu_ps)(residual + i));
 
         MM(storeu_ps)(residual + i, sum);
         largest = MM(max_epu32)(largest, vec_abs(sum));
@@ -45,14 +45,14 @@ SL_INLINE vec largest_sum(const float *in, unsigned size, float *residual)
     return largest;
 }
 
-static void feedback_maxima(const float *in, size_t count, unsigned size, float *residual,
-                            uint32_t *max)
+SL_INLINE void feedback_maxima_of(unsigned dtype, const void *in, size_t count, unsigned size,
+                                  float *residual, uint32_t *max)
 {
     for (size_t i = 0; i < count; i += SL_UNIT) {
         vec part[4];
 
         for (unsigned j = 0; j < 4; j++)
-            part[j] = largest_sum(in + i + j * 32, 32, residual + i + j * 32);
+            part[j] = largest_sum(dtype, in, i + j * 32, residual);
         if (size == 32)
             store_largest(part[0], part[1], part[2], part[3], max + i / 32);
         else
@@ -61,57 +61,66 @@ static void feedback_maxima(const float *in, size_t count, unsigned size, float 
     }
 }
 
-SL_INLINE void feedback_codes_of(unsigned bits, float *residual, size_t count, unsigned size,
+static void feedback_maxima(const struct sl_input *in, size_t count, unsigned size, float *residual,
+                            uint32_t *max)
+{
+    if (size == 32)
+        SL_BY_DTYPE(feedback_maxima_of, in->dtype, in->at, count, 32, residual, max);
+    else
+        SL_BY_DTYPE(feedback_maxima_of, in->dtype, in->at, count, 128, residual, max);
+}
+
+SL_INLINE void feedback_codes_of(unsigned bits, unsigned size, float *residual, size_t count,
                                  const float *inverse, const float *scale, const uint16_t *random,
-                                 const void *next, bool stream, uint8_t *out)
+                                 bool stream, uint8_t *out)
 {
     const int most = (1 << (bits - 1)) - 1;
 
     for (size_t i = 0; i < count; i += 4 * LANES) {
         vec code[4];
 
-        fetch(next, i, 4 * LANES);
-        fetch(next != NULL ? residual + count : NULL, i, 4 * LANES);
         for (unsigned j = 0; j < 4; j++) {
             size_t at = i + j * LANES;
             ps sum = MM(loadu_ps)(residual + at), sent;
 
             code[j] = codes_of(sum, random != NULL ? random + at : NULL, inverse[at / size]);
-            code[j] = MM(min_epi32)(code[j], MM(set1_epi32)(most));
-            code[j] = MM(max_epi32)(code[j], MM(set1_epi32)(-most));
+            if (random != NULL) { /* to nearest none is past the largest */
+                code[j] = MM(min_epi32)(code[j], MM(set1_epi32)(most));
+                code[j] = MM(max_epi32)(code[j], MM(set1_epi32)(-most));
+            }
             sent = MM(mul_ps)(MM(cvtepi32_ps)(code[j]), MM(set1_ps)(scale[at / size]));
-            MM(storeu_ps)(residual + at, rest_of(sum, sent));
+            MM(storeu_ps)(residual + at, MM(sub_ps)(sum, sent));
         }
         put_codes(bits, pack_bytes(code[0], code[1], code[2], code[3]), stream, out + i * bits / 8);
     }
 }
 
-SL_INLINE void feedback_codes_for(unsigned bits, float *residual, size_t count, unsigned size,
+SL_INLINE void feedback_codes_for(unsigned bits, unsigned size, float *residual, size_t count,
                                   const float *inverse, const float *scale, const uint16_t *random,
-                                  const void *next, bool stream, uint8_t *out)
+                                  bool stream, uint8_t *out)
 {
     if (random != NULL)
-        feedback_codes_of(bits, residual, count, size, inverse, scale, random, next, stream, out);
+        feedback_codes_of(bits, size, residual, count, inverse, scale, random, stream, out);
     else
-        feedback_codes_of(bits, residual, count, size, inverse, scale, NULL, next, stream, out);
+        feedback_codes_of(bits, size, residual, count, inverse, scale, NULL, stream, out);
 }
 
 static void feedback_codes(unsigned bits, float *residual, size_t count, unsigned size,
                            const float *inverse, const float *scale, const uint16_t *random,
-                           const void *next, bool stream, void *out)
+                           bool stream, void *out)
 {
     if (bits == 8)
-        feedback_codes_for(8, residual, count, 128, inverse, scale, random, next, stream, out);
+        feedback_codes_for(8, 128, residual, count, inverse, scale, random, stream, out);
     else if (bits == 4)
-        feedback_codes_for(4, residual, count, 32, inverse, scale, random, next, false, out);
+        feedback_codes_for(4, 32, residual, count, inverse, scale, random, false, out);
     else
-        feedback_codes_for(2, residual, count, 32, inverse, scale, random, next, false, out);
+        feedback_codes_for(2, 32, residual, count, inverse, scale, random, false, out);
 }
 
 static void feedback_sign(float *residual, size_t count, float mean, const void *next)
 {
     for (size_t i = 0; i < count; i += 16) {
-        fetch(next != NULL ? residual + count : NULL, i, 16);
+        fetch(next != NULL ? residual + count : NULL, i * 4, 64);
         for (size_t j = i; j < i + 16; j += LANES) {
             ps sum = MM(loadu_ps)(residual + j);
             vec sign = vec_and(vec_below_zero(sum), vec_set(1u << 31));
@@ -122,16 +131,18 @@ static void feedback_sign(float *residual, size_t count, float mean, const void 
     }
 }
 
-static uint32_t feedback_sign_sum(const float *in, float *residual, size_t count, const void *next,
-                                  double lanes[16], void *bits)
+SL_INLINE uint32_t feedback_sign_of(unsigned dtype, const struct sl_input *in, float *residual,
+                                    size_t count, double lanes[16], void *bits)
 {
+    const size_t bytes = sl_dtype_bytes(dtype);
+    const struct sl_input x = *in;
     magnitudes sums = {0};
     vec largest = vec_set(0);
 
     for (size_t i = 0; i < count; i += 16) {
-        fetch(next, i, 16);
+        fetch(x.next, i * bytes, 16 * bytes);
         for (size_t j = i; j < i + 16; j += LANES) {
-            ps sum = MM(add_ps)(MM(loadu_ps)(in + j), MM(loadu_ps)(residual + j));
+            ps sum = MM(add_ps)(load_ps(dtype, x.at, j), MM(loadu_ps)(residual + j));
 
             MM(storeu_ps)(residual + j, sum);
             sign_of(sum, j, sums, &largest, bits);
@@ -139,6 +150,12 @@ static uint32_t feedback_sign_sum(const float *in, float *residual, size_t count
     }
     memcpy(lanes, sums, sizeof(sums));
     return vec_largest(largest);
+}
+
+static uint32_t feedback_sign_sum(const struct sl_input *in, float *residual, size_t count,
+                                  double lanes[16], void *bits)
+{
+    return SL_BY_DTYPE(feedback_sign_of, in->dtype, in, residual, count, lanes, bits);
 }
 
 SL_INLINE void feedback_narrow_of(unsigned dtype, const float *in, float *residual, size_t count,

@@ -4,26 +4,35 @@
 
 #include "compress/elements.h"
 
-static size_t size_of(unsigned dtype)
-{
-    return dtype == SLUICE_F32 ? 4 : 2;
-}
-
 const float *sl_tile_floats(const struct sl_tile *tile, unsigned dtype, const void *in,
                             size_t count, float scratch[SL_TILE], const void **next)
 {
-    const char *from = (const char *)in + tile->first * size_of(dtype);
+    const char *from = (const char *)in + tile->first * sl_dtype_bytes(dtype);
     const float *floats = sl_elements_floats(dtype, from, tile->count, scratch);
 
     *next = NULL;
     if (count - tile->first > SL_TILE)
-        *next = from + SL_TILE * size_of(dtype);
+        *next = from + SL_TILE * sl_dtype_bytes(dtype);
     if (tile->count == tile->units)
         return floats;
     if (floats != scratch)
         memcpy(scratch, floats, tile->count * sizeof(float));
     memset(scratch + tile->count, 0, (tile->units - tile->count) * sizeof(float));
     return scratch;
+}
+
+struct sl_input sl_tile_input(const struct sl_tile *tile, unsigned dtype, const void *in,
+                              size_t count, float scratch[SL_TILE])
+{
+    struct sl_input input = {(const char *)in + tile->first * sl_dtype_bytes(dtype), dtype, NULL};
+
+    if (dtype == SLUICE_F32 || tile->count != tile->units) {
+        input.at = sl_tile_floats(tile, dtype, in, count, scratch, &input.next);
+        input.dtype = SLUICE_F32;
+    } else if (count - tile->first > SL_TILE) {
+        input.next = (const char *)input.at + SL_TILE * sizeof(uint16_t);
+    }
+    return input;
 }
 
 float *sl_tile_target(const struct sl_tile *tile, unsigned dtype, void *out, size_t count, bool add,
@@ -39,10 +48,24 @@ float *sl_tile_target(const struct sl_tile *tile, unsigned dtype, void *out, siz
     return (float *)out + tile->first;
 }
 
+struct sl_output sl_tile_output(const struct sl_tile *tile, unsigned dtype, void *out, size_t count,
+                                bool add, float scratch[SL_TILE])
+{
+    struct sl_output output = {.dtype = dtype, .put = SL_PUT_STORE};
+
+    if (dtype == SLUICE_F32 || tile->count != tile->units) {
+        output.at = sl_tile_target(tile, dtype, out, count, add, scratch, &output.put);
+        output.dtype = SLUICE_F32;
+        return output;
+    }
+    output.at = (char *)out + tile->first * sizeof(uint16_t);
+    return output;
+}
+
 void sl_tile_deliver(const struct sl_tile *tile, unsigned dtype, void *out, bool add,
                      const float *numbers)
 {
-    char *to = (char *)out + tile->first * size_of(dtype);
+    char *to = (char *)out + tile->first * sl_dtype_bytes(dtype);
 
     if (add)
         sl_codec_kernels()->feedback_sum((float *)out + tile->first, numbers, tile->count,

@@ -23,11 +23,27 @@ static inline struct sl_tile sl_tile_at(size_t first, size_t count)
 const float *sl_tile_floats(const struct sl_tile *tile, unsigned dtype, const void *in,
                             size_t count, float scratch[SL_TILE], const void **next);
 
+/* The same for kernels that widen as they load: where they lie, of the type they have, but for what
+ * must be filled up. */
+struct sl_input sl_tile_input(const struct sl_tile *tile, unsigned dtype, const void *in,
+                              size_t count, float scratch[SL_TILE]);
+
 /* Where kernels shall put decoded numbers of this tile: straight into out, or to scratch, for
  * sl_tile_deliver(). *put: the kernel's. add: to f32. */
 float *sl_tile_target(const struct sl_tile *tile, unsigned dtype, void *out, size_t count, bool add,
                       float scratch[SL_TILE], enum sl_put *put);
+/* The same for kernels that narrow as they store, which measures slower past the caches. Only what
+ * lies in scratch is to be delivered. */
+struct sl_output sl_tile_output(const struct sl_tile *tile, unsigned dtype, void *out, size_t count,
+                                bool add, float scratch[SL_TILE]);
 void sl_tile_deliver(const struct sl_tile *tile, unsigned dtype, void *out, bool add,
                      const float *numbers);
+
+/* After the last tile of an output of so many bytes: many of them went past the caches. */
+static inline void sl_tile_fence(size_t len)
+{
+    if (len >= SL_STREAM_BYTES)
+        sl_codec_kernels()->fence();
+}
 
 #endif

@@ -152,6 +152,29 @@ static void compare(const struct sl_codec_spec *spec, const struct buffers *b, s
     }
 }
 
+/* Halves give the bytes of the floats that they are, and get what the floats would be, narrowed. */
+static void check_as_floats(const struct sl_codec_spec *spec, const struct buffers *b, size_t count,
+                            size_t shift)
+{
+    struct sl_codec_spec floats = *spec;
+    float *wide = (float *)(void *)b->out_wanted;
+    size_t len, wanted;
+
+    if (spec->dtype == SLUICE_F32 || (sl_codec_by_id(spec->id)->flags & SL_CODEC_LOSSLESS) != 0)
+        return;
+    floats.dtype = SLUICE_F32;
+    sl_elements_widen(spec->dtype, b->in + shift, count, wide);
+    wanted = encode(&floats, wide, count, b->wire_wanted);
+    len = encode(spec, b->in + shift, count, b->wire);
+    assert_int_equal(len, wanted);
+    assert_memory_equal(b->wire, b->wire_wanted, len);
+    decode(spec, b->wire, len, count, false, shift, b->out);
+    decode(&floats, b->wire, len, count, false, 0, b->wire_wanted);
+    memcpy(wide, b->wire_wanted, count * sizeof(*wide));
+    sl_elements_narrow(spec->dtype, wide, count, b->wire_wanted);
+    assert_memory_equal(b->out, b->wire_wanted, count * 2);
+}
+
 static void check_path(const char *path, const struct sl_codec_spec *spec, const struct buffers *b,
                        size_t count, size_t shift)
 {
@@ -177,6 +200,7 @@ static void check_path(const char *path, const struct sl_codec_spec *spec, const
         decode(spec, b->wire, len, count, add, shift, b->out);
         compare(spec, b, count, add);
     }
+    check_as_floats(spec, b, count, shift);
 }
 
 static struct buffers buffers_make(size_t count)

@@ -309,22 +309,28 @@ static void feedback_by_definition(const struct sl_codec_spec *spec, size_t coun
     }
 }
 
+static void feed(const struct sl_codec_spec *spec, const float *numbers, size_t count)
+{
+    size_t len;
+
+    sl_elements_narrow(spec->dtype, numbers, count, inputs[0]);
+    feedback_by_definition(spec, count);
+    len = sl_codec_encode_feedback(spec, &at, inputs[0], rest, count, got);
+    assert_int_equal(len, sl_codec_by_id(spec->id)->size(spec, count));
+    assert_memory_equal(got, wanted, len);
+    for (size_t j = 0; j < count; j++)
+        assert_true(rest[j] == rest_wanted[j]); /* -0 is 0 */
+}
+
 static void check_feedback(const struct sl_codec_spec *spec, unsigned kind, size_t count)
 {
     for (size_t j = 0; j < count; j++)
         rest[j] = rest_wanted[j] = random_float() / 64;
     for (unsigned step = 0; step < 2; step++) {
         float numbers[COUNT_MAX];
-        size_t len;
 
         test_input(kind, count, numbers);
-        sl_elements_narrow(spec->dtype, numbers, count, inputs[0]);
-        feedback_by_definition(spec, count);
-        len = sl_codec_encode_feedback(spec, &at, inputs[0], rest, count, got);
-        assert_int_equal(len, sl_codec_by_id(spec->id)->size(spec, count));
-        assert_memory_equal(got, wanted, len);
-        for (size_t j = 0; j < count; j++)
-            assert_true(rest[j] == rest_wanted[j]); /* -0 is 0 */
+        feed(spec, numbers, count);
     }
 }
 
@@ -349,6 +355,36 @@ static void feedback_of_rotated_blocks_is_by_definition(void **state)
         assert_int_equal(sl_codec_parse(texts[t], &spec), 0);
         check_feedback(&spec, 1, COUNT_MAX);
     }
+}
+
+/* The range of a tile's scales is known at its end alone: what was sent of blocks below it is taken
+ * back. Some blocks are zero or no number, and so are whole parts of some tiles. */
+static void feedback_of_blocks_far_apart_is_by_definition(void **state)
+{
+    static const char *const texts[] = {"bq4", "bq2", "bq4:dtype=bf16", "bq8", "mxfp4", "nvfp4"};
+    struct sl_codec_spec spec;
+    float numbers[COUNT_MAX];
+
+    for (size_t p = 0; test_paths[p] != NULL; p++)
+        for (size_t t = 0; t < SL_ARRAY_LEN(texts) && test_path_set(test_paths[p]); t++)
+            for (unsigned round = 0; round < 6; round++) {
+                assert_int_equal(sl_codec_parse(texts[t], &spec), 0);
+                memset(rest, 0, sizeof(rest));
+                memset(rest_wanted, 0, sizeof(rest_wanted));
+                for (unsigned step = 0; step < 2; step++) {
+                    test_input(1, COUNT_MAX, numbers);
+                    for (size_t i = 0, down = 0; i < COUNT_MAX; i++) {
+                        down = i % 32 == 0 ? random_u32() % 60 : down;
+                        numbers[i] = ldexpf(numbers[i], -(int)down);
+                        if (i / 512 % 5 == round % 5 || down == 7)
+                            numbers[i] = 0;
+                        if (down == 8 && i % 32 == 3 && round > 3)
+                            numbers[i] = step == 0 ? NAN : INFINITY;
+                    }
+                    feed(&spec, numbers, COUNT_MAX);
+                }
+            }
+    test_path_set(NULL);
 }
 
 static void feedback_forgets_what_is_no_number(void **state)
@@ -440,6 +476,7 @@ int main(void)
         cmocka_unit_test(reduction_is_decoding_adding_in_order_and_encoding_once),
         cmocka_unit_test(feedback_keeps_what_was_not_sent_by_all_paths),
         cmocka_unit_test(feedback_of_rotated_blocks_is_by_definition),
+        cmocka_unit_test(feedback_of_blocks_far_apart_is_by_definition),
         cmocka_unit_test(feedback_forgets_what_is_no_number),
         cmocka_unit_test(kernels_are_chosen_by_name_and_the_best_without),
         cmocka_unit_test(every_half_float_widens_and_narrows_to_itself),
