@@ -161,6 +161,14 @@ int sl_codec_reduce(const struct sl_codec_spec *in_spec, const struct sl_codec_a
                     size_t count, void *out, size_t *out_len);
 
 /*
+ * sum = (sum + decode(in)) * factor: decode_add() and the product of an average, tile by tile where
+ * messages are SL_CODEC_FIXED, so that the sum is in the nearest cache for both. With factor 1 it is
+ * decode_add().
+ */
+int sl_codec_decode_mean(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                         const void *in, size_t len, size_t count, float factor, float *sum);
+
+/*
  * Error feedback: out = encode(in + residual), residual = in + residual - decode(out), tile by tile
  * in one pass; sums in f32, and encoded as such, but for SL_CODEC_LOSSLESS, which get elements of
  * their dtype. Only for SL_CODEC_FIXED. residual: count floats. Where in or the difference is NaN

@@ -79,12 +79,38 @@ int sl_codec_reduce(const struct sl_codec_spec *in_spec, const struct sl_codec_a
             err = from->decode_add(in_spec, &here, (const char *)in[w] + at, bytes, n, sum);
         if (err != 0)
             break;
-        for (size_t i = 0; factor != 1.0f && i < n; i++)
-            sum[i] *= factor;
+        if (factor != 1.0f)
+            sl_codec_kernels()->times(sum, n, factor);
         done += encode_tile(to, out_spec, &there, sum, n, (char *)out + done);
     }
     if (err == 0)
         *out_len = done;
+    return err;
+}
+
+int sl_codec_decode_mean(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                         const void *in, size_t len, size_t count, float factor, float *sum)
+{
+    const struct sl_codec *codec = sl_codec_by_id(spec->id);
+    size_t step = codec->size(spec, SL_TILE);
+    int err;
+
+    if (factor == 1.0f || (codec->flags & SL_CODEC_FIXED) == 0) {
+        err = codec->decode_add(spec, at, in, len, count, sum);
+        if (err == 0 && factor != 1.0f)
+            sl_codec_kernels()->times(sum, count, factor);
+        return err;
+    }
+    err = sl_codec_check_len(spec, len, count);
+    for (size_t first = 0; err == 0 && first < count; first += SL_TILE) {
+        size_t n = count - first < SL_TILE ? count - first : SL_TILE, off = first / SL_TILE * step;
+        struct sl_codec_at here = at_tile(at, first);
+
+        err = codec->decode_add(spec, &here, (const char *)in + off,
+                                n == SL_TILE ? step : len - off, n, sum + first);
+        if (err == 0)
+            sl_codec_kernels()->times(sum + first, n, factor);
+    }
     return err;
 }
 

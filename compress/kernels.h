@@ -121,6 +121,9 @@ struct sl_codec_kernels {
     void (*feedback_narrow)(unsigned dtype, const float *in, float *residual, size_t count,
                             const uint16_t *random, bool stream, void *out);
 
+    /* Any count. x *= factor. */
+    void (*times)(float *x, size_t count, float factor);
+
     /* Any count. sum = in + residual; residual = sum - sent, 0 where that is no number. */
     void (*feedback_sum)(const float *in, const float *residual, size_t count, float *sum);
     void (*feedback_rest)(const float *sum, const float *sent, size_t count, float *residual);

@@ -226,6 +226,12 @@ static void random_bits(uint64_t first, size_t count, uint32_t stream, uint32_t 
     }
 }
 
+static void times(float *x, size_t count, float factor)
+{
+    for (size_t i = 0; i < count; i++)
+        x[i] *= factor;
+}
+
 static void feedback_sum(const float *in, const float *residual, size_t count, float *sum)
 {
     for (size_t i = 0; i < count; i++)

@@ -15,6 +15,7 @@ const struct sl_codec_kernels KERNELS = {
     .narrow = narrow,
     .widen = widen,
     .random = random_bits,
+    .times = times,
     .feedback_sum = feedback_sum,
     .feedback_rest = feedback_rest,
     .feedback_maxima = feedback_maxima,

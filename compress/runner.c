@@ -141,15 +141,12 @@ static int decode_reduce(const struct sl_code_runner *runner, const struct sl_wo
 {
     const struct sl_codec_spec *spec = spec_of(runner, work, true);
     struct sl_codec_at at = at_of(work);
-    float *sum = work->dst, factor = 1.0f / (float)work->divisor;
-    int err;
+    float factor = work->divisor > 1 ? 1.0f / (float)work->divisor : 1.0f;
 
     if (work->op != SLUICE_SUM || (!work->dst_wide && work->dtype != SLUICE_F32))
         return sl_fail(-ENOTSUP, "a codec adds to sums in f32 alone");
-    err = runner->codec->decode_add(spec, &at, work->src, work->src_len, work->count, sum);
-    for (uint64_t i = 0; err == 0 && work->divisor > 1 && i < work->count; i++)
-        sum[i] *= factor;
-    return err;
+    return sl_codec_decode_mean(spec, &at, work->src, work->src_len, work->count, factor,
+                                work->dst);
 }
 
 /* ---- encodings that add ---- */

@@ -287,6 +287,32 @@ static void reduction_is_decoding_adding_in_order_and_encoding_once(void **state
         }
 }
 
+static void a_mean_is_decoding_adding_and_a_product(void **state)
+{
+    static const float factors[] = {1.0f, 1.0f / 3, 0.125f};
+    size_t n = plain_specs(specs);
+
+    for (size_t s = 0; s < n; s++)
+        for (size_t i = 0; i < SL_ARRAY_LEN(counts); i++) {
+            const struct sl_codec *codec = sl_codec_by_id(specs[s].id);
+            size_t count = counts[i], len = codec->size(&specs[s], count);
+            float factor = factors[(s + i) % 3];
+
+            make_inputs(&specs[s], count);
+            len = codec->encode(&specs[s], &at, inputs[0], count, bytes[0]);
+            for (size_t j = 0; j < count; j++)
+                sums[j] = rest[j] = random_float();
+            assert_int_equal(codec->decode_add(&specs[s], &at, bytes[0], len, count, sums), 0);
+            assert_int_equal(
+                sl_codec_decode_mean(&specs[s], &at, bytes[0], len, count, factor, rest), 0);
+            for (size_t j = 0; j < count; j++)
+                assert_true(rest[j] == sums[j] * factor);
+            assert_int_equal(
+                sl_codec_decode_mean(&specs[s], &at, bytes[0], len + 1, count, factor, rest),
+                -EBADMSG);
+        }
+}
+
 static void feedback_by_definition(const struct sl_codec_spec *spec, size_t count)
 {
     const struct sl_codec *codec = sl_codec_by_id(spec->id);
@@ -474,6 +500,7 @@ int main(void)
         cmocka_unit_test(sizes_of_fixed_codecs_are_those_of_their_tiles_in_a_row),
         cmocka_unit_test(a_message_of_another_length_is_refused),
         cmocka_unit_test(reduction_is_decoding_adding_in_order_and_encoding_once),
+        cmocka_unit_test(a_mean_is_decoding_adding_and_a_product),
         cmocka_unit_test(feedback_keeps_what_was_not_sent_by_all_paths),
         cmocka_unit_test(feedback_of_rotated_blocks_is_by_definition),
         cmocka_unit_test(feedback_of_blocks_far_apart_is_by_definition),
