@@ -61,8 +61,10 @@ static const char *const texts[] = {
     "rans:dtype=bf16",
 };
 
-enum { ENCODE, DECODE, DECODE_ADD, FEEDBACK, WORK_COUNT };
-static const char *const work_names[WORK_COUNT] = {"encode", "decode", "decode_add", "feedback"};
+enum { ENCODE, DECODE, DECODE_ADD, MEAN, REDUCE, FEEDBACK, WORK_COUNT };
+static const char *const work_names[WORK_COUNT] = {"encode", "decode", "decode_add",
+                                                   "mean",   "reduce", "feedback"};
+#define RANKS 4 /* whose shards are reduced */
 
 /* Seconds of each round, and of the copy and the read beside it. */
 struct row {
@@ -135,6 +137,20 @@ static void fill(unsigned dtype)
     }
 }
 
+/* Decodes, adds up and encodes the shards of RANKS ranks: the quarters of the message. */
+static int reduce(const struct row *row)
+{
+    const struct sl_codec *codec = sl_codec_by_id(row->spec.id);
+    const struct sl_codec_at at = {0};
+    size_t shard = count / RANKS / SL_TILE * SL_TILE, len = codec->size(&row->spec, shard), out_len;
+    const void *in[RANKS];
+
+    for (unsigned w = 0; w < RANKS; w++)
+        in[w] = wire + w * len;
+    return sl_codec_reduce(&row->spec, &at, in, RANKS, len, 1.0f / RANKS, &row->spec, &at, shard,
+                           output, &out_len);
+}
+
 static double run(const struct row *row, unsigned work)
 {
     const struct sl_codec *codec = sl_codec_by_id(row->spec.id);
@@ -148,6 +164,10 @@ static double run(const struct row *row, unsigned work)
         err = codec->decode(&row->spec, &at, wire, row->wire_len, count, output);
     else if (work == DECODE_ADD)
         err = codec->decode_add(&row->spec, &at, wire, row->wire_len, count, residual);
+    else if (work == MEAN)
+        err = sl_codec_decode_mean(&row->spec, &at, wire, row->wire_len, count, 0.25f, residual);
+    else if (work == REDUCE)
+        err = reduce(row);
     else
         sl_codec_encode_feedback(&row->spec, &at, input, residual, count, wire);
     sl_assert(err == 0);
@@ -156,7 +176,7 @@ static double run(const struct row *row, unsigned work)
 
 static bool has(const struct row *row, unsigned work)
 {
-    return work != FEEDBACK || (sl_codec_by_id(row->spec.id)->flags & SL_CODEC_FIXED) != 0;
+    return work < MEAN || (sl_codec_by_id(row->spec.id)->flags & SL_CODEC_FIXED) != 0;
 }
 
 /* The fastest of the copies that there are. */
