@@ -52,22 +52,55 @@ size_t sl_topk_above_feedback(const float *in, float *residual, size_t count, ui
     return found;
 }
 
-/* Few: bit by bit from above, a bit stays if k are still as large. Vectors count. */
+static size_t reach_of(const float *value, size_t count, uint32_t threshold)
+{
+    uint32_t reach = 0;
+
+    for (size_t i = 0; i < count; i++)
+        reach += (sl_f32_bits(value[i]) & SL_BITS_ABS) >= threshold;
+    return reach;
+}
+
+/* The least of those that reach the threshold. */
+static uint32_t least_of(const float *value, size_t count, uint32_t threshold)
+{
+    uint32_t least = SL_BITS_ABS;
+
+    for (size_t i = 0; i < count; i++) {
+        uint32_t magnitude = sl_f32_bits(value[i]) & SL_BITS_ABS;
+
+        least = magnitude >= threshold && magnitude < least ? magnitude : least;
+    }
+    return least;
+}
+
+/* Few: bit by bit from above, a bit stays if k are still as large. Vectors count. Bits that all
+ * have alike are known before, and there is no more to try where k reach and no more. */
 static uint32_t kth_of_few(const float *value, size_t count, size_t k, size_t *above)
 {
-    uint32_t kth = 0;
+    uint32_t some = 0, all = SL_BITS_ABS, kth;
+    int bit;
 
-    *above = 0;
-    for (int bit = 30; bit >= 0; bit--) {
-        uint32_t tried = kth | 1u << bit, reach = 0;
+    for (size_t i = 0; i < count; i++) {
+        some |= sl_f32_bits(value[i]) & SL_BITS_ABS;
+        all &= sl_f32_bits(value[i]);
+    }
+    kth = all;
+    bit = some == all ? -1 : 31 - __builtin_clz(some ^ all);
+    if (bit >= 0)
+        kth &= ~((2u << bit) - 1);
+    for (; bit >= 0; bit--) {
+        uint32_t tried = kth | 1u << bit;
+        size_t reach = reach_of(value, count, tried);
 
-        for (size_t i = 0; i < count; i++)
-            reach += (sl_f32_bits(value[i]) & SL_BITS_ABS) >= tried;
         if (reach >= k)
             kth = tried;
-        else
-            *above = reach; /* the last one that fails is the k-th magnitude and 1 */
+        if (reach == k) {
+            kth = least_of(value, count, tried);
+            break;
+        }
     }
+    *above = reach_of(value, count, kth + 1);
     return kth;
 }
 
@@ -187,6 +220,54 @@ static size_t collect(const float *in, size_t count, uint32_t threshold, size_t 
     return kept;
 }
 
+#define LINE 16          /* elements that come from memory together */
+#define SAMPLE_LEAST 8   /* of the k largest, in a sample that tells anything */
+#define SAMPLE_ENOUGH 64 /* a deviation of an eighth */
+
+/* As refine(), over one line of each stride, anywhere in it: where scales repeat, a fixed place would
+ * meet the same ones again and again. */
+static uint32_t refine_sample(const float *in, size_t lines, size_t stride, unsigned level,
+                              uint32_t prefix, uint32_t *histogram, size_t *k)
+{
+    unsigned shift = shifts[level], top = shift + widths[level];
+    uint32_t mask = (1u << widths[level]) - 1;
+    size_t above = 0;
+
+    memset(histogram, 0, BUCKETS * sizeof(*histogram));
+    for (size_t l = 0; l < lines; l++) {
+        uint64_t place = (l * 0x9e3779b97f4a7c15u >> 32) % (stride / LINE);
+        const float *line = in + l * stride + place * LINE;
+
+        for (size_t i = 0; i < LINE; i++) {
+            uint32_t magnitude = sl_f32_bits(line[i]) & SL_BITS_ABS;
+
+            if (level == 0 || magnitude >> top == prefix >> top)
+                histogram[magnitude >> shift & mask]++;
+        }
+    }
+    return prefix | bucket_of(histogram, widths[level], k, &above) << shift;
+}
+
+/* A threshold that most likely k elements reach, and no more than there is room for: of a sample,
+ * that which half as many again as k reach, or half way to what there is room for. 0: there is none
+ * that would be worth a pass. */
+static uint32_t guess(const float *in, size_t count, size_t k, size_t cap,
+                      struct sl_topk_work *work)
+{
+    size_t most = cap < 2 * k ? cap : 2 * k, wanted = k + (most - k) / 2;
+    size_t lines = (size_t)((double)SAMPLE_ENOUGH * (double)count / (double)k) / LINE + 1;
+    uint32_t prefix;
+    size_t left;
+
+    lines = lines > count / 32 / LINE ? count / 32 / LINE : lines;
+    if (wanted >= count || most - k < k / 2 ||
+        lines * LINE * (double)k < (double)count * SAMPLE_LEAST)
+        return 0;
+    left = (size_t)((double)wanted * (double)(lines * LINE) / (double)count);
+    prefix = refine_sample(in, lines, count / lines, 0, 0, work->histogram[0], &left);
+    return refine_sample(in, lines, count / lines, 1, prefix, work->histogram[0], &left);
+}
+
 size_t sl_topk_exact(const float *in, size_t count, size_t k, uint32_t hint,
                      struct sl_topk_work *work, const struct sl_topk_out *out, uint32_t *threshold)
 {
@@ -200,6 +281,8 @@ size_t sl_topk_exact(const float *in, size_t count, size_t k, uint32_t hint,
     *threshold = SL_BITS_ABS;
     if (k == 0)
         return 0;
+    if (hint == 0)
+        hint = guess(in, count, k, out->cap, work);
     if (hint != 0) {
         found = sl_topk_above(in, count, hint, out);
         if (found >= k && found <= out->cap)

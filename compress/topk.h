@@ -3,10 +3,10 @@
  * The k largest elements of a message, by (magnitude's bits descending, index ascending): a NaN is
  * above all numbers, and of equals the first ones are taken. Output ascends by index.
  *
- * Exactly: a histogram of the upper 11 bits of the magnitudes tells which elements can be among
- * them, a second pass collects these, and the rest is done in the output arrays. A hint, such as
- * the last step's threshold, saves the histogram. With a threshold that is reused from step to step
- * it is one pass, and about k.
+ * Exactly: one pass collects what reaches a threshold, and the rest is done in the output arrays. The
+ * threshold is a hint, such as the last step's, or that of a sample. Where it does not hold, a
+ * histogram of the upper 11 bits of the magnitudes tells which elements can be among them. With a
+ * threshold that is reused from step to step it is one pass, and about k.
  *
  * Source: Y. Lin et al., "Deep gradient compression", ICLR 2018; S. Li, T. Hoefler, "Near-optimal
  * sparse allreduce for distributed deep learning", PPoPP 2022 (thresholds that are reused).
@@ -52,8 +52,8 @@ size_t sl_topk_above_feedback(const float *in, float *residual, size_t count, ui
 /*
  * Exactly the min(k, count) largest: that many are written and returned. cap: k at least; with more
  * (twice as many), a pass or two fewer. hint: a threshold that fewer than cap elements reach and k
- * do, for one pass; where it does not hold, or is 0, two. *threshold: the least magnitude taken, if
- * not NULL.
+ * do, for one pass, or 0, for that of a sample; where it does not hold, there are two more passes.
+ * *threshold: the least magnitude taken, if not NULL.
  */
 size_t sl_topk_exact(const float *in, size_t count, size_t k, uint32_t hint,
                      struct sl_topk_work *work, const struct sl_topk_out *out, uint32_t *threshold);
