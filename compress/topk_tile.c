@@ -6,6 +6,7 @@
  */
 #include "compress/elements.h"
 #include "compress/kernels.h"
+#include "compress/tile.h"
 #include "compress/tilewise.h"
 #include "compress/topk_kernels.h"
 #include "core/err.h"
@@ -65,16 +66,43 @@ static uint32_t guess(const float *in, size_t count, size_t kept)
     return sl_topk_kth(sample, SAMPLE, wanted + wanted / 2 + 4, &above);
 }
 
-/* The elements that reach the least one of those to keep, and some. The hint is lowered until there
- * are enough. */
-static size_t candidates(const float *in, size_t count, size_t kept, uint32_t hint,
-                         const struct sl_topk_out *out)
+/* A tile and the maxima of its units: those below a threshold need no look. */
+struct tile {
+    const float *x;
+    size_t count;
+    uint32_t max[SL_TILE / SL_UNIT];
+};
+
+static size_t select_in(const struct tile *tile, uint32_t threshold, const struct sl_topk_out *out)
 {
     sl_topk_select *select = sl_topk_best();
+    size_t units = (tile->count + SL_UNIT - 1) / SL_UNIT, found = 0, end;
+
+    for (size_t u = 0; u < units; u = end) {
+        size_t first = u * SL_UNIT;
+
+        end = u + 1;
+        if (tile->max[u] < threshold)
+            continue;
+        while (end < units && tile->max[end] >= threshold)
+            end++;
+        found += select(
+            tile->x + first, (end * SL_UNIT < tile->count ? end * SL_UNIT : tile->count) - first,
+            threshold, (uint32_t)first,
+            &(struct sl_topk_out){out->index + found, out->value + found, out->cap - found});
+    }
+    return found;
+}
+
+/* The elements that reach the least one of those to keep, and some. The hint is lowered until there
+ * are enough. */
+static size_t candidates(const struct tile *tile, size_t kept, uint32_t hint,
+                         const struct sl_topk_out *out)
+{
     uint32_t lower = 1 << 21; /* a quarter of an octave */
 
     for (;; lower *= 4) {
-        size_t found = select(in, count, hint, 0, out);
+        size_t found = select_in(tile, hint, out);
 
         if (found >= kept)
             return found;
@@ -82,12 +110,13 @@ static size_t candidates(const float *in, size_t count, size_t kept, uint32_t hi
     }
 }
 
-void sl_topk_tile(const float *in, size_t count, size_t kept, uint32_t *hint,
-                  uint32_t index[SL_TILE], float value[SL_TILE])
+static void select_kept(const struct tile *tile, size_t kept, uint32_t *hint,
+                        uint32_t index[SL_TILE], float value[SL_TILE])
 {
     const struct sl_topk_out found = {index, value, SL_TILE};
     size_t above, done = 0;
-    size_t n = candidates(in, count, kept, *hint != 0 ? *hint : guess(in, count, kept), &found);
+    uint32_t from = *hint != 0 ? *hint : guess(tile->x, tile->count, kept);
+    size_t n = candidates(tile, kept, from, &found);
     uint32_t least = sl_topk_kth(value, n, kept, &above);
     size_t equals = kept - above;
 
@@ -103,22 +132,38 @@ void sl_topk_tile(const float *in, size_t count, size_t kept, uint32_t *hint,
     *hint = least > 1 << 20 ? least - (1 << 20) : 0;
 }
 
-static void encode_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
-                        const float *in, size_t count, uint32_t *hint, void *out)
+void sl_topk_tile(const float *in, size_t count, size_t kept, uint32_t *hint,
+                  uint32_t index[SL_TILE], float value[SL_TILE])
+{
+    struct tile tile = {.x = in, .count = count};
+
+    memset(tile.max, 0xff, sizeof(tile.max)); /* not known: all of them are looked at */
+    select_kept(&tile, kept, hint, index, value);
+}
+
+static void write_tile(const struct sl_codec_spec *spec, size_t count, const uint32_t *index,
+                       const float *value, void *out)
 {
     size_t kept = kept_of(spec, count);
-    uint32_t index[SL_TILE];
-    float value[SL_TILE];
     uint8_t *places = out;
 
     memset(out, 0, tile_len(spec, count));
-    sl_topk_tile(in, count, kept, hint, index, value);
     for (size_t i = 0; i < kept; i++) {
         uint16_t place = (uint16_t)index[i];
 
         memcpy(places + i * 2, &place, sizeof(place));
     }
     sl_elements_narrow(dtype_of_values(spec), value, kept, places + places_len(kept));
+}
+
+static void encode_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                        const float *in, size_t count, uint32_t *hint, void *out)
+{
+    uint32_t index[SL_TILE];
+    float value[SL_TILE];
+
+    sl_topk_tile(in, count, kept_of(spec, count), hint, index, value);
+    write_tile(spec, count, index, value, out);
 }
 
 static int add_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at, const void *in,
@@ -141,29 +186,29 @@ static int add_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *
     return 0;
 }
 
-/* What is no number becomes 0, wherever it is. */
 static void drop_wild(float *x)
 {
-    uint32_t wild = 0;
-
-    for (size_t i = 0; i < SL_TILE; i++)
-        wild |= (sl_f32_bits(x[i]) & SL_BITS_ABS) >= SL_BITS_INF;
-    for (size_t i = 0; wild && i < SL_TILE; i++)
-        if ((sl_f32_bits(x[i]) & SL_BITS_ABS) >= SL_BITS_INF)
-            x[i] = 0;
+    if ((sl_f32_bits(*x) & SL_BITS_ABS) >= SL_BITS_INF)
+        *x = 0;
 }
 
-/* Takes off a tile what is sent of it, as it decodes. */
-static void take_off(const struct sl_codec_spec *spec, const void *sent, float *residual)
+/* Takes off a tile what is sent of it, as it decodes. What is no number becomes 0: here, or
+ * anywhere, of which the maxima know. */
+static void take_off(const struct sl_codec_spec *spec, const struct tile *tile, const void *sent,
+                     float *residual)
 {
     size_t kept = kept_of(spec, SL_TILE);
     const uint16_t *place = sent;
     float value[SL_TILE];
 
     sl_elements_widen(dtype_of_values(spec), (const char *)sent + places_len(kept), kept, value);
-    for (size_t i = 0; i < kept; i++)
+    for (size_t i = 0; i < kept; i++) {
         residual[place[i]] -= value[i];
-    drop_wild(residual);
+        drop_wild(&residual[place[i]]);
+    }
+    for (size_t u = 0; u < SL_TILE / SL_UNIT; u++)
+        for (size_t i = u * SL_UNIT; tile->max[u] >= SL_BITS_INF && i < (u + 1) * SL_UNIT; i++)
+            drop_wild(&residual[i]);
 }
 
 /* The residual is the sum, the tile's threshold is that of the tile before, and only what is sent
@@ -171,18 +216,21 @@ static void take_off(const struct sl_codec_spec *spec, const void *sent, float *
 static size_t feedback(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
                        const void *in, float *residual, size_t count, void *out)
 {
-    size_t elem = spec->dtype == SLUICE_F32 ? 4 : 2, done = 0;
+    size_t done = 0;
     uint32_t hint = 0;
-    float floats[SL_TILE];
+    float floats[SL_TILE], value[SL_TILE];
+    uint32_t index[SL_TILE];
 
     for (size_t first = 0; first < count; first += SL_TILE) {
-        const void *from = (const char *)in + first * elem;
-        const float *x = sl_elements_floats(spec->dtype, from, SL_TILE, floats);
+        struct sl_tile whole = sl_tile_at(first, count);
+        struct sl_input x = sl_tile_input(&whole, spec->dtype, in, count, floats);
+        struct tile tile = {.x = residual + first, .count = SL_TILE};
         void *to = (char *)out + done;
 
-        sl_codec_kernels()->feedback_sum(x, residual + first, SL_TILE, residual + first);
-        encode_tile(spec, at, residual + first, SL_TILE, &hint, to);
-        take_off(spec, to, residual + first);
+        sl_codec_kernels()->feedback_maxima(&x, SL_TILE, SL_UNIT, residual + first, tile.max);
+        select_kept(&tile, kept_of(spec, SL_TILE), &hint, index, value);
+        write_tile(spec, SL_TILE, index, value, to);
+        take_off(spec, &tile, to, residual + first);
         done += tile_len(spec, SL_TILE);
     }
     return done;
