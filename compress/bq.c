@@ -20,9 +20,10 @@ struct shape {
 
 static const struct shape *shape_of(const struct sl_codec_spec *spec)
 {
-    static const struct shape shapes[] = {{8, 128, {false, 16, 0x7c01, 127.0f}},
-                                          {4, 32, {true, 20, 0x7e1, 7.0f}},
-                                          {2, 32, {true, 20, 0x7f7, 1.0f}}};
+    static const struct shape shapes[] = {
+        {8, 128, {.drop = 16, .most = 0x7c01, .quantile = 127}},
+        {4, 32, {.bytes = true, .drop = 20, .most = 0x7e1, .quantile = 7}},
+        {2, 32, {.bytes = true, .drop = 20, .most = 0x7f7, .quantile = 1}}};
 
     return &shapes[spec->id - SL_CODEC_BQ8];
 }
@@ -108,6 +109,7 @@ struct work {
     const struct sl_codec_spec *spec;
     const struct sl_codec_at *at;
     const struct shape *shape;
+    struct sl_scales scales;
     const struct sl_codec_kernels *kernels;
     size_t tile_len;
     bool stream;
@@ -118,8 +120,17 @@ static struct work work_of(const struct sl_codec_spec *spec, const struct sl_cod
 {
     const struct shape *shape = shape_of(spec);
 
-    return (struct work){
-        spec, at, shape, sl_codec_kernels(), layout_of(shape, SL_TILE).len, len >= SL_STREAM_BYTES};
+    /* At random the largest must not clip, or its mean would be less than it is. */
+    struct sl_scales scales = shape->scales;
+
+    scales.up = (spec->flags & SL_SPEC_STOCHASTIC) != 0;
+    return (struct work){.spec = spec,
+                         .at = at,
+                         .shape = shape,
+                         .scales = scales,
+                         .kernels = sl_codec_kernels(),
+                         .tile_len = layout_of(shape, SL_TILE).len,
+                         .stream = len >= SL_STREAM_BYTES};
 }
 
 /* The tile's random numbers in room, or NULL where it rounds to nearest. */
@@ -137,8 +148,8 @@ static const uint16_t *draw(const struct work *work, const struct sl_tile *tile,
 #define CHUNK ((size_t)1024)
 
 /* A block below its tile's range is a zero block. What was sent of a residual is added again, which
- * is exact: what was sent is between half of the sum and twice it, or 0, so the difference was exact,
- * too (P. Sterbenz, "Floating-point computation", 1974). */
+ * is exact: what was sent is between half of the sum and twice it, or 0, so the difference was
+ * exact, too (P. Sterbenz, "Floating-point computation", 1974). */
 static void take_back(const struct shape *shape, float scale, float *residual, uint8_t *codes)
 {
     if (residual != NULL)
@@ -200,7 +211,7 @@ static int encode_part(const struct work *work, const struct sl_input *x, float 
         kernels->feedback_maxima(x, count, shape->block, residual, blocks->max + b);
     else
         kernels->maxima(x, count, shape->block, blocks->max + b);
-    base = kernels->scales(&shape->scales, blocks->max + b, count / shape->block, blocks->scale + b,
+    base = kernels->scales(&work->scales, blocks->max + b, count / shape->block, blocks->scale + b,
                            blocks->inverse + b, blocks->codes + b * scale_bytes(shape));
     if (residual != NULL)
         kernels->feedback_codes(shape->bits, residual, count, shape->block, blocks->inverse + b,
@@ -330,7 +341,8 @@ static void read_scales(const struct shape *shape, const char *in, size_t blocks
     }
 }
 
-/* Where rotated blocks go, which come as floats and are stored alone: what is added is delivered. */
+/* Where rotated blocks go, which come as floats and are stored alone: what is added is
+ * delivered. */
 static struct sl_output to_floats(const struct sl_tile *tile, unsigned dtype, void *out,
                                   size_t count, bool add, float scratch[SL_TILE])
 {

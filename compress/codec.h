@@ -162,8 +162,8 @@ int sl_codec_reduce(const struct sl_codec_spec *in_spec, const struct sl_codec_a
 
 /*
  * sum = (sum + decode(in)) * factor: decode_add() and the product of an average, tile by tile where
- * messages are SL_CODEC_FIXED, so that the sum is in the nearest cache for both. With factor 1 it is
- * decode_add().
+ * messages are SL_CODEC_FIXED, so that the sum is in the nearest cache for both. With factor 1 it
+ * is decode_add().
  */
 int sl_codec_decode_mean(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
                          const void *in, size_t len, size_t count, float factor, float *sum);

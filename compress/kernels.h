@@ -57,6 +57,7 @@ struct sl_scales {
     uint32_t
         most; /* the largest scale, those bits dropped: its product by the quantile is finite */
     float quantile; /* the largest code */
+    bool up;        /* rounded up, so that none is past the largest; otherwise to nearest even */
 };
 #define SL_SCALE_NAN 255        /* of bytes */
 #define SL_SCALE_TOP 30         /* exponent, of bytes, that a tile's largest scale gets */

@@ -7,7 +7,7 @@
  * that there is one factor for a block.
  *
  *   tile scale    T = max of the tile / (6 * 448), at least 2^-117, at most 195 * 2^109
- *   block scale   S = max of the block / (6 * T), rounded up to E4M3, at most 448
+ *   block scale   S = max of the block / (6 * T), rounded to E4M3, at most 448 and above 0
  *   codes         E2M1 of x * (1 / (S * T))
  *
  * S is at least 2^-9, so S * T is at least 2^-126 and its inverse finite; T * 448 * 6 is finite as

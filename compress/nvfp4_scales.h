@@ -6,6 +6,7 @@
 #ifndef SL_COMPRESS_NVFP4_SCALES_H
 #define SL_COMPRESS_NVFP4_SCALES_H
 
+#include "compress/minifloat.h"
 #include "compress/scales.h"
 
 #define SL_NVFP4_TILE_LEAST 0x1p-117f
@@ -16,27 +17,6 @@
 static inline uint32_t sl_nvfp4_usable(uint32_t max)
 {
     return ((max >= SL_SCALE_LEAST) & (max < SL_BITS_INF)) ? max : 0;
-}
-
-/* The code of the least E4M3 that is not below x, but at least the least above 0 and at most the
- * largest. Without a branch, for vectors. */
-static inline uint32_t sl_nvfp4_up(float x)
-{
-    uint32_t normal = ((sl_f32_bits(x) + 0xfffff) >> 20) - (120 << 3);
-    int32_t whole = (int32_t)(x * 512); /* in units of the least */
-    uint32_t small = (uint32_t)(whole + ((float)whole < x * 512));
-    uint32_t code = x < 0x1p-6f ? small : normal;
-
-    code = code > 0x7e ? 0x7e : code;
-    return code < 1 ? 1 : code;
-}
-
-/* Of a code from 1 to 0x7e. */
-static inline float sl_nvfp4_value(uint32_t code)
-{
-    float small = (float)(int32_t)code * 0x1p-9f, normal = sl_f32_of((code + (120 << 3)) << 20);
-
-    return code < 8 ? small : normal;
 }
 
 /* 0 where no block is usable. */
@@ -62,8 +42,10 @@ static inline void sl_nvfp4_make(const uint32_t *maxima, size_t blocks, float ti
     float divisor = tile == 0 ? 1 : 6 * tile;
 
     for (size_t i = 0; i < blocks; i++) {
-        uint32_t max = sl_nvfp4_usable(maxima[i]), code = sl_nvfp4_up(sl_f32_of(max) / divisor);
-        float value = sl_nvfp4_value(code) * tile;
+        uint32_t max = sl_nvfp4_usable(maxima[i]);
+        uint32_t near = sl_minifloat_encode(SL_MINI_E4M3, sl_f32_of(max) / divisor);
+        uint32_t code = near < 1 ? 1 : near;
+        float value = sl_minifloat_decode(SL_MINI_E4M3, code) * tile;
         uint32_t inverse = sl_f32_bits(1 / value), bits = sl_f32_bits(value);
         bool finite = maxima[i] < SL_BITS_INF;
 

@@ -59,15 +59,15 @@ struct sl_scaled_kernels {
                   float *inverses);
     /* Of each block of 16 the largest magnitude's bits. */
     void (*maxima16)(const struct sl_input *in, size_t count, uint32_t *maxima);
-    /* Codes of a block with the inverse 0 mean nothing. It asks for what is wanted next. stream: past the caches, without a fence;
-     * codes are aligned to 16. */
+    /* Codes of a block with the inverse 0 mean nothing. It asks for what is wanted next. stream:
+     * past the caches, without a fence; codes are aligned to 16. */
     void (*encode[SL_MINI_COUNT])(const struct sl_input *in, size_t count, unsigned block,
                                   const float *inverses, bool stream, uint8_t *codes);
     void (*decode[SL_MINI_COUNT])(const uint8_t *codes, size_t count, unsigned block,
                                   const float *scales, const struct sl_output *out);
-    /* encode() of the residual, then residual -= what the codes mean; of blocks that are not finite,
-     * neither means anything. next: of the input, or NULL; with it the residual behind the tile is
-     * asked for. */
+    /* encode() of the residual, then residual -= what the codes mean; of blocks that are not
+     * finite, neither means anything. next: of the input, or NULL; with it the residual behind the
+     * tile is asked for. */
     void (*feedback[SL_MINI_COUNT])(const void *next, float *residual, size_t count, unsigned block,
                                     const float *inverses, const float *scales, bool stream,
                                     uint8_t *codes);

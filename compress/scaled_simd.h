@@ -253,26 +253,17 @@ FORMAT(e3m0, SL_MINI_E3M0, 128, 128)
 static void nvfp4(const uint32_t *maxima, size_t blocks, float tile, uint8_t *codes, float *values,
                   float *inverses)
 {
-    const ps divisor = MM(set1_ps)(tile == 0 ? 1 : 6 * tile), unit = MM(set1_ps)(512);
+    const ps divisor = MM(set1_ps)(tile == 0 ? 1 : 6 * tile);
     size_t whole = blocks / LANES * LANES;
 
     for (size_t b = 0; b < whole; b += LANES) {
         vec max = vec_load(maxima + b), wild = vec_greater(max, vec_set(SL_BITS_INF - 1));
         vec usable = vec_and(vec_greater(max, vec_set(SL_SCALE_LEAST - 1)),
                              vec_greater(vec_set(SL_BITS_INF), max));
-        ps x = MM(div_ps)(ps_of(vec_and(max, usable)), divisor), units = MM(mul_ps)(x, unit);
-        vec normal = MM(srli_epi32)(MM(add_epi32)(vec_of(x), vec_set(0xfffff)), 20), small, code;
-        ps value;
+        ps x = MM(div_ps)(ps_of(vec_and(max, usable)), divisor), value;
+        vec code = MM(max_epi32)(code_of(SL_MINI_E4M3, vec_of(x), &value), vec_set(1));
 
-        normal = MM(sub_epi32)(normal, vec_set(120 << 3));
-        small = MM(cvttps_epi32)(units);
-        small = MM(sub_epi32)(small, vec_greater(vec_of(units), vec_of(MM(cvtepi32_ps)(small))));
-        code = vec_select(vec_greater(vec_set(sl_f32_bits(0x1p-6f)), vec_of(x)), small, normal);
-        code = MM(max_epi32)(MM(min_epi32)(code, vec_set(0x7e)), vec_set(1));
-        value = ps_of(vec_select(vec_greater(vec_set(8), code),
-                                 vec_of(MM(mul_ps)(MM(cvtepi32_ps)(code), MM(set1_ps)(0x1p-9f))),
-                                 MM(slli_epi32)(MM(add_epi32)(code, vec_set(120 << 3)), 20)));
-        value = MM(mul_ps)(value, MM(set1_ps)(tile));
+        value = MM(mul_ps)(MM(max_ps)(value, MM(set1_ps)(0x1p-9f)), MM(set1_ps)(tile));
         vec_store(inverses + b, vec_and(usable, vec_of(MM(div_ps)(MM(set1_ps)(1), value))));
         vec_store(values + b,
                   vec_select(wild, vec_set(SL_BITS_NAN), vec_and(usable, vec_of(value))));

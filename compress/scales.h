@@ -16,12 +16,14 @@
 static inline uint32_t sl_scales_find(const struct sl_scales *s, const uint32_t *max, size_t blocks,
                                       uint32_t *scale)
 {
-    const uint32_t up = (1u << s->drop) - 1, least = SL_SCALE_LEAST >> s->drop, most = s->most;
+    const uint32_t even = s->up ? 0 : 1, bias = (1u << (s->drop - even)) - 1,
+                   least = SL_SCALE_LEAST >> s->drop, most = s->most;
     uint32_t top = 0;
 
     for (size_t b = 0; b < blocks; b++) {
-        uint32_t x = (sl_f32_bits(sl_f32_of(max[b]) / s->quantile) + up) >> s->drop;
+        uint32_t x = sl_f32_bits(sl_f32_of(max[b]) / s->quantile);
 
+        x = (x + bias + (x >> s->drop & even)) >> s->drop;
         x = x < least ? least : x;
         x = x > most ? most : x;
         x = ((max[b] < SL_SCALE_LEAST) | (max[b] >= SL_BITS_INF)) ? 0 : x;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template: the vectors of AVX-512 (F, BW, DQ, VL), and what differs between instruction sets, for kernels_simd.h and
- * scaled_simd.h. */
+/* Template: the vectors of AVX-512 (F, BW, DQ, VL), and what differs between instruction sets, for
+ * kernels_simd.h and scaled_simd.h. */
 #include <immintrin.h>
 
 #define SL_INLINE static inline __attribute__((always_inline))

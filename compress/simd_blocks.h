@@ -11,7 +11,8 @@ SL_INLINE void store_largest(vec a, vec b, vec c, vec d, uint32_t out[4])
     _mm_storeu_si128((__m128i *)out, largest_quarter(all));
 }
 
-/* Of a block. Halves are compared as they lie: without their signs, larger ones have larger bits. */
+/* Of a block. Halves are compared as they lie: without their signs, larger ones have larger
+ * bits. */
 SL_INLINE vec largest_of(unsigned dtype, const void *in, size_t first, unsigned size)
 {
     vec largest;

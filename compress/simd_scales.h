@@ -5,11 +5,14 @@
 SL_INLINE vec scale_words(const struct sl_scales *s, vec max)
 {
     const __m128i drop = _mm_cvtsi32_si128(s->drop);
+    const uint32_t even = s->up ? 0 : 1;
+    const vec bias = vec_set((1u << (s->drop - even)) - 1);
     vec x = vec_of(MM(div_ps)(ps_of(max), MM(set1_ps)(s->quantile)));
     vec usable = vec_and(vec_greater(max, vec_set(SL_SCALE_LEAST - 1)),
                          vec_greater(vec_set(SL_BITS_INF), max));
 
-    x = MM(srl_epi32)(MM(add_epi32)(x, vec_set((1u << s->drop) - 1)), drop);
+    x = MM(add_epi32)(MM(add_epi32)(x, bias), vec_and(MM(srl_epi32)(x, drop), vec_set(even)));
+    x = MM(srl_epi32)(x, drop);
     x = MM(max_epu32)(x, vec_set(SL_SCALE_LEAST >> s->drop));
     return vec_and(MM(min_epu32)(x, vec_set(s->most)), usable);
 }

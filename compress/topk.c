@@ -224,8 +224,8 @@ static size_t collect(const float *in, size_t count, uint32_t threshold, size_t 
 #define SAMPLE_LEAST 8   /* of the k largest, in a sample that tells anything */
 #define SAMPLE_ENOUGH 64 /* a deviation of an eighth */
 
-/* As refine(), over one line of each stride, anywhere in it: where scales repeat, a fixed place would
- * meet the same ones again and again. */
+/* As refine(), over one line of each stride, anywhere in it: where scales repeat, a fixed place
+ * would meet the same ones again and again. */
 static uint32_t refine_sample(const float *in, size_t lines, size_t stride, unsigned level,
                               uint32_t prefix, uint32_t *histogram, size_t *k)
 {

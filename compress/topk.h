@@ -3,8 +3,8 @@
  * The k largest elements of a message, by (magnitude's bits descending, index ascending): a NaN is
  * above all numbers, and of equals the first ones are taken. Output ascends by index.
  *
- * Exactly: one pass collects what reaches a threshold, and the rest is done in the output arrays. The
- * threshold is a hint, such as the last step's, or that of a sample. Where it does not hold, a
+ * Exactly: one pass collects what reaches a threshold, and the rest is done in the output arrays.
+ * The threshold is a hint, such as the last step's, or that of a sample. Where it does not hold, a
  * histogram of the upper 11 bits of the magnitudes tells which elements can be among them. With a
  * threshold that is reused from step to step it is one pass, and about k.
  *

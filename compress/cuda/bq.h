@@ -52,18 +52,21 @@ struct sl_scale_e5m3 {
     {
         return is_usable(max);
     }
+    /* UP: rounded up, otherwise to nearest even. */
+    template <bool UP>
     static SL_DEVICE_MEMBER int rank_of(uint32_t max)
     {
         uint32_t bits = __float_as_uint(__fdiv_rn(__uint_as_float(max), (float)MOST));
-        uint32_t rank = (bits + 0xfffff) >> 20;
+        uint32_t rank = rounded_bits<20, UP>(bits) >> 20;
 
         return (int)(rank < SL_TINY >> 20 ? SL_TINY >> 20 : rank > LARGEST ? LARGEST : rank);
     }
+    template <bool UP>
     static SL_DEVICE_MEMBER sl_head head_of(uint32_t most)
     {
         sl_head head = {};
 
-        head.base = most == 0 ? 0 : (rank_of(most) >> 3) - 127;
+        head.base = most == 0 ? 0 : (rank_of<UP>(most) >> 3) - 127;
         head.stored[0] = (uint32_t)head.base & 0xff;
         return head;
     }
@@ -74,9 +77,10 @@ struct sl_scale_e5m3 {
         head.base = (int8_t)in[0];
         return head;
     }
+    template <bool UP>
     static SL_DEVICE_MEMBER sl_scale scale_of(uint32_t max, const sl_head &head)
     {
-        int rank = rank_of(max), stored = rank - 8 * (head.base + 97);
+        int rank = rank_of<UP>(max), stored = rank - 8 * (head.base + 97);
         bool codes = is_usable(max) && stored >= 1;
         sl_scale out;
 

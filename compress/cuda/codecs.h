@@ -13,6 +13,15 @@ SL_DEVICE bool is_usable(uint32_t max)
     return max >= SL_TINY && max < SL_INFINITE;
 }
 
+/* The bits of a number without the last DROP, which become 0 but for a carry. */
+template <unsigned DROP, bool UP>
+SL_DEVICE uint32_t rounded_bits(uint32_t bits)
+{
+    constexpr uint32_t bias = UP ? (1u << DROP) - 1 : (1u << (DROP - 1)) - 1;
+
+    return (bits + bias + (UP ? 0 : bits >> DROP & 1)) & ~((1u << DROP) - 1);
+}
+
 /* A product with a scale; a NaN is always the same one. */
 SL_DEVICE float scaled(float code, const sl_scale &scale)
 {
@@ -33,6 +42,7 @@ struct sl_no_head {
     {
         return true;
     }
+    template <bool UP>
     static SL_DEVICE_MEMBER sl_head head_of(uint32_t)
     {
         return sl_head();
@@ -87,12 +97,13 @@ template <uint32_t MOST, uint32_t LARGEST>
 struct sl_scale_bf16 : sl_no_head {
     static const unsigned BLOCK = 128, SCALE = 2;
 
+    template <bool UP>
     static SL_DEVICE_MEMBER sl_scale scale_of(uint32_t max, const sl_head &)
     {
         uint32_t bits = __float_as_uint(__fdiv_rn(__uint_as_float(max), (float)MOST));
         sl_scale out;
 
-        bits = (bits + 0xffff) & 0xffff0000;
+        bits = rounded_bits<16, UP>(bits);
         bits = bits < SL_TINY ? SL_TINY : bits > LARGEST << 16 ? LARGEST << 16 : bits;
         bits = is_usable(max) ? bits : max >= SL_INFINITE ? SL_NAN_BITS : 0;
         out.value = __uint_as_float(bits);
@@ -151,6 +162,7 @@ struct sl_scale_e8m0 : sl_no_head {
     {
         return __uint_as_float(stored == 0 ? 0x00400000 : stored << 23);
     }
+    template <bool UP>
     static SL_DEVICE_MEMBER sl_scale scale_of(uint32_t max, const sl_head &)
     {
         uint32_t exp = max >> 23, stored = exp > MOST ? exp - MOST : 0;
@@ -187,6 +199,7 @@ struct sl_codec_nvfp4 : sl_small_codes<sl_e2m1> {
     {
         return is_usable(max);
     }
+    template <bool UP>
     static SL_DEVICE_MEMBER sl_head head_of(uint32_t most)
     {
         float scale = __fdiv_rn(__uint_as_float(most), 6 * 448);
@@ -204,19 +217,19 @@ struct sl_codec_nvfp4 : sl_small_codes<sl_e2m1> {
         head.scale = *(const float *)in;
         return head;
     }
-    /* The code of the least E4M3 that is not below x and above 0. */
-    static SL_DEVICE_MEMBER uint32_t e4m3_up(float x)
+    /* Of the nearest E4M3 that is above 0. */
+    static SL_DEVICE_MEMBER uint32_t e4m3_of(float x)
     {
         uint32_t code = minifloat_code<sl_e4m3>(x);
 
-        code += minifloat_value<sl_e4m3>(code) < x && code < 0x7e;
         return code == 0 ? 1 : code;
     }
+    template <bool UP>
     static SL_DEVICE_MEMBER sl_scale scale_of(uint32_t max, const sl_head &head)
     {
         bool usable = is_usable(max);
         uint32_t code =
-            usable ? e4m3_up(__fdiv_rn(__uint_as_float(max), __fmul_rn(6, head.scale))) : 0;
+            usable ? e4m3_of(__fdiv_rn(__uint_as_float(max), __fmul_rn(6, head.scale))) : 0;
         sl_scale out;
 
         out.value = __fmul_rn(minifloat_value<sl_e4m3>(code), head.scale);

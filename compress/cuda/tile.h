@@ -13,10 +13,11 @@
  *     HEAD      bytes before the scales
  *     SCALE     bytes of a scale
  *     OF_TILE   scales depend on the tile's largest value
- * and functions: head_of(largest of the tile), scale_of(largest of a block, head), code_of(x,
- * scale), random_code_of(x, scale, 16 random bits), value_of(code, scale), read_head(),
- * read_scale(). Codes where the scale's inverse is 0 may be any, and are not used. summand_of() is
- * value_of() where a NaN may be any: it takes it from the scale's value.
+ * and functions: head_of<UP>(largest of the tile), scale_of<UP>(largest of a block, head), which
+ * round scales up where codes are drawn at random and to nearest otherwise, code_of(x, scale),
+ * random_code_of(x, scale, 16 random bits), value_of(code, scale), read_head(), read_scale(). Codes
+ * where the scale's inverse is 0 may be any, and are not used. summand_of() is value_of() where a
+ * NaN may be any: it takes it from the scale's value.
  */
 #ifndef SL_COMPRESS_CUDA_TILE_H
 #define SL_COMPRESS_CUDA_TILE_H
@@ -147,7 +148,7 @@ SL_DEVICE void random_pair(const struct sl_gpu_args &args, uint64_t tile_first, 
  * takes two divisions, which are long: the lanes of a warp share its scales out among them, and
  * tell each other by shared memory.
  */
-template <class C, unsigned E, bool DECODED>
+template <class C, unsigned E, bool RANDOM, bool DECODED>
 SL_DEVICE void encode_scales(const float *v, const sl_place<C> &place, uint8_t *out,
                              sl_scale *scales)
 {
@@ -176,7 +177,7 @@ SL_DEVICE void encode_scales(const float *v, const sl_place<C> &place, uint8_t *
             maxima[element_of<E>(s) / C::BLOCK] = most;
     }
     if constexpr (C::OF_TILE) {
-        head = C::head_of(max_of_block(all));
+        head = C::template head_of<RANDOM>(max_of_block(all));
         if (threadIdx.x == 0)
             stored[0] = make_uint4(head.stored[0], head.stored[1], head.stored[2], head.stored[3]);
     } else {
@@ -187,7 +188,7 @@ SL_DEVICE void encode_scales(const float *v, const sl_place<C> &place, uint8_t *
         unsigned b = threadIdx.x / 32 * EACH + k + threadIdx.x % 32;
 
         if (k + threadIdx.x % 32 < EACH) {
-            sl_scale scale = C::scale_of(maxima[b], head);
+            sl_scale scale = C::template scale_of<RANDOM>(maxima[b], head);
 
             inverses[b] = scale.inverse;
             if constexpr (DECODED)
@@ -223,7 +224,7 @@ SL_DEVICE void encode_values(const struct sl_gpu_args &args, const sl_place<C> &
     uint32_t pair[2][2], drawn[4];
 
     if constexpr (C::BLOCK != 0)
-        encode_scales<C, E, DECODED>(v, place, out, scales);
+        encode_scales<C, E, RANDOM, DECODED>(v, place, out, scales);
     out += C::HEAD + place.scales;
 #pragma unroll
     for (unsigned s = 0; s < STEPS; s++) {

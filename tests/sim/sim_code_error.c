@@ -311,13 +311,14 @@ static void what_is_gathered_has_the_error_of_one_encoding(void **state)
     check(SL_ALLREDUCE, 3, 1, "bq4:recipe=gather", bq4, 1);
 }
 
-static void rounding_at_random_costs_twice_the_error(void **state)
+/* And a scale that no value is past, where the nearest one would do. */
+static void rounding_at_random_costs_more_than_twice_the_error(void **state)
 {
     double eps = error_of_one("bq4:stochastic=on,seed=3");
 
     (void)state;
     check(SL_ALLREDUCE, 16, 1, "bq4:stochastic=on,seed=3", eps, 2);
-    assert_true(eps / error_of_one("bq4") > 1.7 && eps / error_of_one("bq4") < 2.3);
+    assert_true(eps / error_of_one("bq4") > 2 && eps / error_of_one("bq4") < 2.6);
 }
 
 /* However many ranks there are and by whichever way the sums went, each rank's elements are rounded
@@ -343,7 +344,7 @@ int main(void)
         cmocka_unit_test(hosts_of_several_ranks_add_no_error_but_that_within_them),
         cmocka_unit_test(a_ring_has_the_error_of_half_an_encoding_more_with_each_rank),
         cmocka_unit_test(what_is_gathered_has_the_error_of_one_encoding),
-        cmocka_unit_test(rounding_at_random_costs_twice_the_error),
+        cmocka_unit_test(rounding_at_random_costs_more_than_twice_the_error),
         cmocka_unit_test(sums_of_integers_have_one_rounding_of_each_rank),
     };
 

@@ -53,13 +53,17 @@ static void round_trip(const char *text, size_t count)
 
 struct format {
     unsigned bits, block, most, mantissa; /* mantissa: bits of a scale's */
+    double (*round)(double);              /* scales */
 };
 
 static struct format format_of(const struct sl_codec_spec *spec)
 {
-    return spec->id == SL_CODEC_BQ8   ? (struct format){8, 128, 127, 7}
-           : spec->id == SL_CODEC_BQ4 ? (struct format){4, 32, 7, 3}
-                                      : (struct format){2, 32, 1, 3};
+    /* At random up, so that none is past the largest and the mean is that of the input. */
+    double (*round)(double) = (spec->flags & SL_SPEC_STOCHASTIC) != 0 ? ceil : nearbyint;
+
+    return spec->id == SL_CODEC_BQ8   ? (struct format){8, 128, 127, 7, round}
+           : spec->id == SL_CODEC_BQ4 ? (struct format){4, 32, 7, 3, round}
+                                      : (struct format){2, 32, 1, 3, round};
 }
 
 /* The next number of a format with so many bits of mantissa, at or above or below x. */
@@ -80,7 +84,7 @@ static double scale_by_definition(const struct format *f, float max)
         return (double)NAN;
     if (max < 0x1p-126f)
         return 0;
-    scale = next_scale((double)(max / (float)f->most), f->mantissa, ceil);
+    scale = next_scale((double)(max / (float)f->most), f->mantissa, f->round);
     return fmin(fmax(scale, 0x1p-126), most);
 }
 
@@ -246,7 +250,7 @@ static void sizes_are_those_of_the_table(void **state)
     }
 }
 
-/* Half a step and a rounding each; the largest value never clips. */
+/* Half a step and a rounding each; the largest value clips by less. */
 static void no_value_is_off_by_more_than_half_a_step(void **state)
 {
     static const char *const texts[] = {"bq8", "bq4", "bq2"};
@@ -267,15 +271,30 @@ static void no_value_is_off_by_more_than_half_a_step(void **state)
     }
 }
 
-static void a_scale_is_rounded_up_however_little_is_missing(void **state)
+static float largest_comes_back_as(const char *text, float largest)
 {
     for (size_t i = 0; i < 32; i++)
-        input[i] = i == 3 ? nextafterf(1, 2) : 0;
-    round_trip("bq2", 32);
-    assert_true(output[3] == 1.125f);
-    input[3] = 1;
-    round_trip("bq2", 32);
-    assert_true(output[3] == 1);
+        input[i] = i == 3 ? largest : 0;
+    round_trip(text, 32);
+    return output[3];
+}
+
+/* Between 1 and 1.125 there is no scale. */
+static void a_scale_is_the_nearest_and_at_random_no_smaller_one(void **state)
+{
+    assert_true(largest_comes_back_as("bq2", 1) == 1);
+    assert_true(largest_comes_back_as("bq2", 1.0625f) == 1); /* the even one */
+    assert_true(largest_comes_back_as("bq2", nextafterf(1.0625f, 2)) == 1.125f);
+    assert_true(largest_comes_back_as("bq2", 1.1875f) == 1.25f);
+    assert_true(largest_comes_back_as("bq2:stochastic=on", 1) == 1);
+    for (unsigned seed = 0; seed < 50; seed++) {
+        char text[64];
+        float back;
+
+        snprintf(text, sizeof(text), "bq2:stochastic=on,seed=%u", seed);
+        back = largest_comes_back_as(text, nextafterf(1, 2));
+        assert_true(back == 1.125f || back == 0);
+    }
 }
 
 static void a_block_that_is_not_finite_decodes_to_nan_alone(void **state)
@@ -527,7 +546,7 @@ int main(void)
         cmocka_unit_test(large_messages_are_the_same_past_the_caches),
         cmocka_unit_test(sizes_are_those_of_the_table),
         cmocka_unit_test(no_value_is_off_by_more_than_half_a_step),
-        cmocka_unit_test(a_scale_is_rounded_up_however_little_is_missing),
+        cmocka_unit_test(a_scale_is_the_nearest_and_at_random_no_smaller_one),
         cmocka_unit_test(a_block_that_is_not_finite_decodes_to_nan_alone),
         cmocka_unit_test(zeros_and_what_is_tiny_decode_to_zero),
         cmocka_unit_test(what_is_finite_decodes_to_what_is_finite),

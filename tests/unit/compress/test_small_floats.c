@@ -107,14 +107,14 @@ static float max_of(const float *in, size_t count)
     return most < 0x1p-126f ? 0 : most;
 }
 
-/* The least bf16 that is not below x, within what scales may be. */
+/* The bf16 that is nearest to x, within what scales may be. */
 static float bf16_scale(float x, double largest)
 {
     float step = ldexpf(1, ilogbf(x) - 7), scale;
 
     if (x < 0x1p-126f)
         return 0x1p-126f;
-    scale = ceilf(x / step) * step;
+    scale = nearbyintf(x / step) * step;
     return scale > (float)largest ? (float)largest : scale;
 }
 
@@ -161,8 +161,8 @@ static size_t slow_scales(const struct codec *codec, const float *in, size_t cou
             if (isnan(max[b]))
                 code = 0x7f;
             else if (max[b] > 0)
-                for (code = 1; code < 0x7e && value_of(&formats[0], code) < max[b] / (6 * tile);)
-                    code++;
+                code = nearest(&formats[0], max[b] / (6 * tile));
+            code = code == 0 && max[b] > 0 ? 1 : code;
             out[16 + b] = (uint8_t)code;
             scales[b] = (float)value_of(&formats[0], code) * tile;
         }
@@ -439,10 +439,10 @@ static double bound_of(const struct codec *codec, double most, double tile)
         part = high == 448 ? 0.125 : 0.25;
     if (most < 0x1p-100) /* the scale is the least that is allowed */
         part = fmax(part, ldexp(1, -(codec->format->mantissa_bits + 1)));
-    if (codec->scales == TWO_LEVELS) /* half a step of E2M1 at the least block scale */
-        least += 0x1p-21 * tile;
-    /* Scales are rounded up, to 7 bits of mantissa or 3. */
-    return part * (codec->scales == TWO_LEVELS ? 1.126 : 1.01) * most + least;
+    if (codec->scales == TWO_LEVELS) /* half a step of the block scales, of which 6 are clipped */
+        least += 0x1.3p-19 * tile;
+    /* Scales are the nearest of 7 bits of mantissa or 3, and may be larger by half a step of it. */
+    return part * (codec->scales == TWO_LEVELS ? 1.063 : 1.005) * most + least;
 }
 
 /* What users rely on: half the step of a format beside the largest of a block. */
