@@ -54,6 +54,9 @@ void sl_scaled_read_bf16(const uint8_t *in, size_t blocks, float *scales);
 
 /* The loops over elements. count: whole units of SL_UNIT; block: of the codecs with that format. */
 struct sl_scaled_kernels {
+    /* Scales that are powers of two (mx_scales.h). */
+    void (*mx)(const uint32_t *maxima, size_t blocks, uint32_t most, uint8_t *codes, float *values,
+               float *inverses);
     /* Scales of blocks over that of their tile (nvfp4_scales.h). */
     void (*nvfp4)(const uint32_t *maxima, size_t blocks, float tile, uint8_t *codes, float *values,
                   float *inverses);

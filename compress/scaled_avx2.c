@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of small floats for AVX2. Built with flags of its own: nothing here may run before
  * kernels_x86.c has looked at the CPU. */
+#include "compress/mx_scales.h"
 #include "compress/nvfp4_scales.h"
 #include "compress/scaled.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of small floats in plain C: what the others are compared with. */
+#include "compress/mx_scales.h"
 #include "compress/nvfp4_scales.h"
 #include "compress/scaled.h"
 
@@ -102,7 +103,14 @@ static void nvfp4(const uint32_t *maxima, size_t blocks, float tile, uint8_t *co
     sl_nvfp4_make(maxima, blocks, tile, codes, values, inverses);
 }
 
+static void mx(const uint32_t *maxima, size_t blocks, uint32_t most, uint8_t *codes, float *values,
+               float *inverses)
+{
+    sl_mx_make(maxima, blocks, most, codes, values, inverses);
+}
+
 const struct sl_scaled_kernels sl_scaled_c = {
+    .mx = mx,
     .nvfp4 = nvfp4,
     .maxima16 = maxima16,
     .encode = {encode_e4m3, encode_e5m2, encode_e2m1, encode_e3m0},

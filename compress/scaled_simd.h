@@ -273,7 +273,14 @@ static void nvfp4(const uint32_t *maxima, size_t blocks, float tile, uint8_t *co
                   inverses + whole);
 }
 
+static void mx(const uint32_t *maxima, size_t blocks, uint32_t most, uint8_t *codes, float *values,
+               float *inverses)
+{
+    sl_mx_make(maxima, blocks, most, codes, values, inverses);
+}
+
 const struct sl_scaled_kernels KERNELS = {
+    .mx = mx,
     .nvfp4 = nvfp4,
     .maxima16 = maxima16,
     .encode = {encode_e4m3, encode_e5m2, encode_e2m1, encode_e3m0},
