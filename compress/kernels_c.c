@@ -38,23 +38,39 @@ static int32_t floor_of(float x)
     return whole - ((float)whole > x);
 }
 
-/* random: of this element, or NULL. */
-static int32_t code_of(unsigned bits, float x, float inverse, const uint16_t *random)
+static int8_t held(unsigned bits, int32_t code)
 {
-    int32_t most = (1 << (bits - 1)) - 1, code;
+    int32_t most = (1 << (bits - 1)) - 1;
 
-    x *= inverse;
-    code = random != NULL ? floor_of(x + (float)*random * 0x1p-16f) : nearest(x);
-    return code > most ? most : code < -most ? -most : code;
+    code = code > most ? most : code;
+    return (int8_t)(code < -most ? -most : code);
 }
 
-static void put_code(unsigned bits, int32_t code, size_t i, uint8_t *out)
+/* Codes of a byte each, as they are sent, and back. */
+static inline void pack(unsigned bits, const int8_t *code, size_t count, uint8_t *out)
 {
-    unsigned each = 8 / bits; /* of a byte */
+    const uint8_t *from = (const uint8_t *)code;
 
-    if (i % each == 0)
-        out[i / each] = 0;
-    out[i / each] |= (uint8_t)((code & ((1 << bits) - 1)) << i % each * bits);
+    for (size_t i = 0; bits == 8 && i < count; i++)
+        out[i] = from[i];
+    for (size_t i = 0; bits == 4 && i < count / 2; i++)
+        out[i] = (uint8_t)((from[2 * i] & 15) | from[2 * i + 1] << 4);
+    for (size_t i = 0; bits == 2 && i < count / 4; i++)
+        out[i] = (uint8_t)((from[4 * i] & 3) | (from[4 * i + 1] & 3) << 2 |
+                           (from[4 * i + 2] & 3) << 4 | from[4 * i + 3] << 6);
+}
+
+static inline void unpack(unsigned bits, const uint8_t *in, size_t count, int8_t *code)
+{
+    for (size_t i = 0; bits == 8 && i < count; i++)
+        code[i] = (int8_t)in[i];
+    for (size_t i = 0; bits == 4 && i < count / 2; i++) {
+        code[2 * i] = (int8_t)(in[i] << 4) >> 4;
+        code[2 * i + 1] = (int8_t)in[i] >> 4;
+    }
+    for (size_t i = 0; bits == 2 && i < count / 4; i++)
+        for (unsigned j = 0; j < 4; j++)
+            code[4 * i + j] = (int8_t)(in[i] << (6 - 2 * j)) >> 6;
 }
 
 static int scales(const struct sl_scales *s, const uint32_t *max, size_t blocks, float *value,
@@ -63,15 +79,21 @@ static int scales(const struct sl_scales *s, const uint32_t *max, size_t blocks,
     return sl_scales_make(s, max, blocks, value, inverse, out);
 }
 
-/* The loops are written once: with the numbers known, a compiler need not divide. */
+/* A block at a time, and with the numbers known: so that compilers make vectors of the loops. */
 static inline void codes_for(unsigned dtype, unsigned bits, unsigned size, const void *in,
                              size_t count, const float *inverse, const uint16_t *random, void *out)
 {
-    for (size_t i = 0; i < count; i++)
-        put_code(bits,
-                 code_of(bits, sl_element(dtype, in, i), inverse[i / size],
-                         random != NULL ? random + i : NULL),
-                 i, out);
+    for (size_t b = 0; b < count; b += size) {
+        float factor = inverse[b / size];
+        int8_t code[SL_UNIT];
+
+        for (size_t i = 0; random == NULL && i < size; i++)
+            code[i] = held(bits, nearest(sl_element(dtype, in, b + i) * factor));
+        for (size_t i = 0; random != NULL && i < size; i++)
+            code[i] = held(bits, floor_of(sl_element(dtype, in, b + i) * factor +
+                                          (float)random[b + i] * 0x1p-16f));
+        pack(bits, code, size, (uint8_t *)out + b * bits / 8);
+    }
 }
 
 static void codes(unsigned bits, const struct sl_input *in, size_t count, unsigned size,
@@ -97,12 +119,15 @@ static inline void put_to(unsigned dtype, enum sl_put put, float x, void *out, s
 static inline void decode_for(unsigned dtype, unsigned bits, unsigned size, const uint8_t *in,
                               size_t count, const float *scale, enum sl_put put, void *out)
 {
-    const unsigned each = 8 / bits;
+    for (size_t b = 0; b < count; b += size) {
+        float factor = scale[b / size];
+        int8_t code[SL_UNIT];
 
-    for (size_t i = 0; i < count; i++) {
-        uint8_t code = (uint8_t)(in[i / each] >> i % each * bits << (8 - bits));
-
-        put_to(dtype, put, (float)((int8_t)code >> (8 - bits)) * scale[i / size], out, i);
+        unpack(bits, in + b * bits / 8, size, code);
+        for (size_t i = 0; put == SL_PUT_ADD && i < size; i++)
+            put_to(dtype, SL_PUT_ADD, (float)code[i] * factor, out, b + i);
+        for (size_t i = 0; put != SL_PUT_ADD && i < size; i++)
+            put_to(dtype, SL_PUT_STORE, (float)code[i] * factor, out, b + i);
     }
 }
 
