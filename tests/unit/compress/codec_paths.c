@@ -200,7 +200,8 @@ static void check_path(const char *path, const struct sl_codec_spec *spec, const
         decode(spec, b->wire, len, count, add, shift, b->out);
         compare(spec, b, count, add);
     }
-    check_as_floats(spec, b, count, shift);
+    if (strcmp(path, "c") == 0) /* which the others are like */
+        check_as_floats(spec, b, count, shift);
 }
 
 static struct buffers buffers_make(size_t count)
