@@ -119,10 +119,9 @@ static struct work work_of(const struct sl_codec_spec *spec, const struct sl_cod
                            size_t len)
 {
     const struct shape *shape = shape_of(spec);
-
-    /* At random the largest must not clip, or its mean would be less than it is. */
     struct sl_scales scales = shape->scales;
 
+    /* At random the largest must not clip, or its mean would be less than it is. */
     scales.up = (spec->flags & SL_SPEC_STOCHASTIC) != 0;
     return (struct work){.spec = spec,
                          .at = at,
@@ -133,38 +132,44 @@ static struct work work_of(const struct sl_codec_spec *spec, const struct sl_cod
                          .stream = len >= SL_STREAM_BYTES};
 }
 
-/* The tile's random numbers in room, or NULL where it rounds to nearest. */
-static const uint16_t *draw(const struct work *work, const struct sl_tile *tile, uint16_t *room)
-{
-    if ((work->spec->flags & SL_SPEC_STOCHASTIC) == 0)
-        return NULL;
-    work->kernels->random(work->at->first + tile->first, tile->units, work->at->stream,
-                          work->at->step, work->spec->seed, room);
-    return room;
-}
-
 /* Elements that are still in registers' reach when their scales are known: so memory and arithmetic
  * have work at the same time, and lines come as the CPU's own prefetching brings them. */
-#define CHUNK ((size_t)1024)
+#define PART ((size_t)1024)
+#define PARTS (SL_TILE / PART)
 
-/* A block below its tile's range is a zero block. What was sent of a residual is added again, which
- * is exact: what was sent is between half of the sum and twice it, or 0, so the difference was
- * exact, too (P. Sterbenz, "Floating-point computation", 1974). */
-static void take_back(const struct shape *shape, float scale, float *residual, uint8_t *codes)
+/* A tile that is being encoded. */
+struct encoding {
+    struct blocks blocks;
+    int base[PARTS]; /* of each part's scales */
+    float *residual; /* or NULL: of elements alone */
+    float *sums;     /* those of a residual, kept where codes are at random; or NULL */
+    uint8_t *codes;
+};
+
+/* A block below its tile's range is a zero block: what was sent of its sum is taken back. Rounded
+ * to nearest, it is added again, which is exact: it is between half of the sum and twice it, or 0,
+ * so the difference was exact, too (P. Sterbenz, "Floating-point computation", 1974). */
+static void take_back(const struct shape *shape, const struct encoding *tile, size_t b)
 {
-    if (residual != NULL)
-        sl_codec_kernels_c.decode(shape->bits, codes, shape->block, shape->block, &scale,
-                                  &(struct sl_output){residual, SLUICE_F32, SL_PUT_ADD});
+    uint8_t *codes = tile->codes + b * shape->block * shape->bits / 8;
+    size_t first = b * shape->block;
+
+    if (tile->sums != NULL)
+        memcpy(tile->residual + first, tile->sums + first, shape->block * sizeof(float));
+    else if (tile->residual != NULL)
+        sl_codec_kernels_c.decode(
+            shape->bits, codes, shape->block, shape->block, &tile->blocks.scale[b],
+            &(struct sl_output){tile->residual + first, SLUICE_F32, SL_PUT_ADD});
     memset(codes, 0, (size_t)shape->block * shape->bits / 8);
 }
 
-/* Bytes of a chunk, over the tile's base instead of their own, which is lower by down eighths.
+/* Bytes of a part, over the tile's base instead of their own, which is lower by down eighths.
  * Returns whether any became 0. */
-static bool rebase(uint8_t bytes[CHUNK / 32], unsigned down)
+static bool rebase(uint8_t bytes[PART / 32], unsigned down)
 {
     uint8_t lower = down < SL_SCALE_NAN ? (uint8_t)down : SL_SCALE_NAN, lost = 0;
 
-    for (size_t b = 0; b < CHUNK / 32; b++) {
+    for (size_t b = 0; b < PART / 32; b++) {
         uint8_t rest = bytes[b] > lower ? (uint8_t)(bytes[b] - lower) : 0;
 
         rest = bytes[b] == SL_SCALE_NAN ? SL_SCALE_NAN : rest;
@@ -174,109 +179,111 @@ static bool rebase(uint8_t bytes[CHUNK / 32], unsigned down)
     return lost != 0;
 }
 
-/* base: of each chunk. Returns that of the tile, to which all bytes are brought. */
-static int join(const struct shape *shape, const int *base, struct blocks *blocks, float *residual,
-                uint8_t *codes)
+/* Brings all bytes to the base of the tile, which it returns. */
+static int join(const struct shape *shape, struct encoding *tile)
 {
-    const size_t len = (size_t)shape->block * shape->bits / 8;
-    uint8_t *bytes = (uint8_t *)blocks->codes;
-    int most = base[0];
+    uint8_t *bytes = (uint8_t *)tile->blocks.codes;
+    int most = SL_SCALE_NO_BASE;
     bool lost = false;
 
-    for (size_t c = 1; c < SL_TILE / CHUNK; c++)
-        most = base[c] > most ? base[c] : most;
-    for (size_t c = 0; c < SL_TILE / CHUNK; c++)
-        if (base[c] < most && base[c] != SL_SCALE_NO_BASE)
-            lost |= rebase(bytes + c * CHUNK / 32, 8 * (unsigned)(most - base[c]));
+    for (size_t p = 0; p < PARTS; p++)
+        most = tile->base[p] > most ? tile->base[p] : most;
+    for (size_t p = 0; p < PARTS; p++)
+        if (tile->base[p] < most && tile->base[p] != SL_SCALE_NO_BASE)
+            lost |= rebase(bytes + p * PART / 32, 8 * (unsigned)(most - tile->base[p]));
     for (size_t b = 0; lost && b < SL_TILE / 32; b++)
-        if (bytes[b] == 0 && blocks->scale[b] != 0)
-            take_back(shape, blocks->scale[b],
-                      residual != NULL ? residual + b * shape->block : NULL, codes + b * len);
+        if (bytes[b] == 0 && tile->blocks.scale[b] != 0)
+            take_back(shape, tile, b);
     return most;
 }
 
+/* The part's random numbers in room, or NULL where it rounds to nearest. They take as long as
+ * memory does, so what is looked at next is asked for before. */
+static const uint16_t *draw(const struct work *work, size_t first, size_t count,
+                            const struct sl_input *x, const float *residual, uint16_t *room)
+{
+    if ((work->spec->flags & SL_SPEC_STOCHASTIC) == 0)
+        return NULL;
+    for (size_t i = 0; i < count * sl_dtype_bytes(x->dtype); i += 64)
+        __builtin_prefetch((const char *)x->at + i, 0, 2);
+    for (size_t i = 0; residual != NULL && i < count; i += 16)
+        __builtin_prefetch(residual + i, 1, 2);
+    work->kernels->random(work->at->first + first, count, work->at->stream, work->at->step,
+                          work->spec->seed, room);
+    return room;
+}
+
+/* x, rotated in room. */
+static struct sl_input rotate(const struct work *work, const struct sl_input *x, size_t count,
+                              float room[PART])
+{
+    unsigned block = work->shape->block;
+
+    work->kernels->rotate(sl_elements_floats(x->dtype, x->at, count, room), count, block,
+                          1.0f / (float)block, room);
+    return (struct sl_input){.at = room, .dtype = SLUICE_F32};
+}
+
 /* Scales and codes of elements, or of the sums that they become in a residual, if there is one.
- * Returns the base of the scales. */
-static int encode_part(const struct work *work, const struct sl_input *x, float *residual,
-                       size_t count, const uint16_t *random, struct blocks *blocks, size_t first,
-                       uint8_t *codes)
+ * first: of the tile, which begins at element start of the message. */
+static void encode_part(const struct work *work, struct encoding *tile, size_t start, size_t first,
+                        size_t count, const struct sl_input *elements)
 {
     const struct sl_codec_kernels *kernels = work->kernels;
     const struct shape *shape = work->shape;
-    size_t b = first / shape->block;
-    uint8_t *to = codes + first * shape->bits / 8;
-    int base;
+    struct blocks *blocks = &tile->blocks;
+    size_t b = first / shape->block, block = shape->block;
+    uint8_t *codes = tile->codes + first * shape->bits / 8;
+    float room[PART], *sum = tile->residual != NULL ? tile->residual + first : NULL;
+    uint16_t numbers[PART];
+    struct sl_input x = sl_input_from(elements, first);
+    const uint16_t *random = draw(work, start + first, count, &x, sum, numbers);
 
-    if (residual != NULL)
-        kernels->feedback_maxima(x, count, shape->block, residual, blocks->max + b);
+    if ((work->spec->flags & SL_SPEC_ROTATED) != 0)
+        x = rotate(work, &x, count, room);
+    if (sum != NULL)
+        kernels->feedback_maxima(&x, count, block, sum, blocks->max + b);
     else
-        kernels->maxima(x, count, shape->block, blocks->max + b);
-    base = kernels->scales(&work->scales, blocks->max + b, count / shape->block, blocks->scale + b,
-                           blocks->inverse + b, blocks->codes + b * scale_bytes(shape));
-    if (residual != NULL)
-        kernels->feedback_codes(shape->bits, residual, count, shape->block, blocks->inverse + b,
-                                blocks->scale + b, random, work->stream, to);
+        kernels->maxima(&x, count, block, blocks->max + b);
+    if (tile->sums != NULL)
+        memcpy(tile->sums + first, sum, count * sizeof(*sum));
+    tile->base[first / PART] =
+        kernels->scales(&work->scales, blocks->max + b, count / block, blocks->scale + b,
+                        blocks->inverse + b, blocks->codes + b * scale_bytes(shape));
+    if (sum != NULL)
+        kernels->feedback_codes(shape->bits, sum, count, block, blocks->inverse + b,
+                                blocks->scale + b, random, work->stream, codes);
     else
-        kernels->codes(shape->bits, x, count, shape->block, blocks->inverse + b, random,
-                       work->stream, to);
-    return base;
+        kernels->codes(shape->bits, &x, count, block, blocks->inverse + b, random, work->stream,
+                       codes);
 }
 
-/* A whole tile, part by part; at random at once, since what was sent at random cannot be taken
- * back. */
-static void encode_whole(const struct work *work, const struct sl_tile *tile,
-                         const struct sl_input *x, float *residual, char *out)
-{
-    const struct shape *shape = work->shape;
-    uint8_t *codes = (uint8_t *)out + layout_of(shape, SL_TILE).codes;
-    uint16_t room[SL_TILE];
-    const uint16_t *random = draw(work, tile, room);
-    size_t chunk = random != NULL ? SL_TILE : CHUNK;
-    int base[SL_TILE / CHUNK];
-    struct blocks blocks;
-
-    for (size_t first = 0; first < SL_TILE; first += chunk) {
-        struct sl_input part = sl_input_from(x, first);
-
-        base[first / CHUNK] = encode_part(work, &part, residual != NULL ? residual + first : NULL,
-                                          chunk, random, &blocks, first, codes);
-    }
-    if (shape->scales.bytes && random == NULL)
-        base[0] = join(shape, base, &blocks, residual, codes);
-    put_scales(shape, tile, &blocks, base[0], out);
-    clear_wild(shape, blocks.max, SL_TILE / shape->block, residual, codes);
-}
-
-/* What is no whole tile. x: whole units. What lies behind the blocks of count elements is 0, and so
- * are its codes. */
-static void encode_last(const struct work *work, const struct sl_tile *tile,
-                        const struct sl_input *x, char *out)
+/* x: whole units. What lies behind the blocks of a tile's elements is 0, and so are its codes.
+ * residual: NULL, or of a whole tile. */
+static void encode_tile(const struct work *work, const struct sl_tile *tile,
+                        const struct sl_input *x, float *residual, char *out)
 {
     const struct shape *shape = work->shape;
     struct layout at = layout_of(shape, tile->count);
-    uint16_t room[SL_TILE];
-    const uint16_t *random = draw(work, tile, room);
-    uint8_t spare[SL_TILE];
-    struct blocks blocks;
-    int base = encode_part(work, x, NULL, tile->units, random, &blocks, 0, spare);
+    bool whole = tile->count == SL_TILE, at_random = (work->spec->flags & SL_SPEC_STOCHASTIC) != 0;
+    _Alignas(64) uint8_t spare[SL_TILE];
+    float sums[SL_TILE];
+    struct encoding now = {.residual = residual,
+                           .sums =
+                               residual != NULL && at_random && shape->scales.bytes ? sums : NULL,
+                           .codes = whole ? (uint8_t *)out + at.codes : spare};
 
-    put_scales(shape, tile, &blocks, base, out);
-    clear_wild(shape, blocks.max, at.blocks, NULL, spare);
+    for (size_t p = 0; p < PARTS; p++)
+        now.base[p] = SL_SCALE_NO_BASE;
+    for (size_t first = 0; first < tile->units; first += PART)
+        encode_part(work, &now, tile->first, first,
+                    tile->units - first < PART ? tile->units - first : PART, x);
+    put_scales(shape, tile, &now.blocks, shape->scales.bytes ? join(shape, &now) : 0, out);
+    clear_wild(shape, now.blocks.max, at.blocks, residual, now.codes);
+    if (whole)
+        return;
     memcpy(out + at.codes, spare, at.code_len);
     memset(out + at.codes + at.code_len, 0, at.len - at.codes - at.code_len);
-}
-
-/* The tile's elements, rotated in scratch. */
-static struct sl_input rotate(const struct work *work, const struct sl_tile *tile, const void *in,
-                              size_t count, float scratch[SL_TILE])
-{
-    struct sl_input x = {.dtype = SLUICE_F32};
-    const float *floats = sl_tile_floats(tile, work->spec->dtype, in, count, scratch, &x.next);
-
-    work->kernels->rotate(floats, tile->units, work->shape->block, 1.0f / work->shape->block,
-                          scratch);
-    x.at = scratch;
-    return x;
 }
 
 static size_t bq_encode(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
@@ -288,16 +295,9 @@ static size_t bq_encode(const struct sl_codec_spec *spec, const struct sl_codec_
     for (size_t first = 0; first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE];
-        struct sl_input x = (spec->flags & SL_SPEC_ROTATED) != 0
-                                ? rotate(&work, &tile, in, count, scratch)
-                                : sl_tile_input(&tile, spec->dtype, in, count, scratch);
+        struct sl_input x = sl_tile_input(&tile, spec->dtype, in, count, scratch);
 
-        char *to = (char *)out + first / SL_TILE * work.tile_len;
-
-        if (tile.count == SL_TILE)
-            encode_whole(&work, &tile, &x, NULL, to);
-        else
-            encode_last(&work, &tile, &x, to);
+        encode_tile(&work, &tile, &x, NULL, (char *)out + first / SL_TILE * work.tile_len);
     }
     sl_tile_fence(len);
     return len;
@@ -317,8 +317,8 @@ static size_t bq_feedback(const struct sl_codec_spec *spec, const struct sl_code
         float scratch[SL_TILE];
         struct sl_input x = sl_tile_input(&tile, spec->dtype, in, count, scratch);
 
-        encode_whole(&work, &tile, &x, residual + first,
-                     (char *)out + first / SL_TILE * work.tile_len);
+        encode_tile(&work, &tile, &x, residual + first,
+                    (char *)out + first / SL_TILE * work.tile_len);
     }
     sl_tile_fence(len);
     return len;

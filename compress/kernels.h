@@ -101,7 +101,7 @@ struct sl_codec_kernels {
                    bool stream, void *out);
     void (*widen)(unsigned dtype, const void *in, size_t count, enum sl_put put, float *out);
 
-    /* The 16 bits of each of count elements from first on, a multiple of SL_TILE (philox.h). */
+    /* The 16 bits of each of count elements from first on, whole units both (philox.h). */
     void (*random)(uint64_t first, size_t count, uint32_t stream, uint32_t step, uint64_t seed,
                    uint16_t *out);
 

@@ -143,7 +143,7 @@ SL_INLINE vec both(vec even, vec odd)
 }
 
 /* Eight elements a counter, a counter each lane of 32 bits: even and odd ones apart. The low words
- * of a tile's counters do not overflow. */
+ * of a unit's counters do not overflow. */
 static void random_bits(uint64_t first, size_t count, uint32_t stream, uint32_t step, uint64_t seed,
                         uint16_t *out)
 {

@@ -387,7 +387,8 @@ static void feedback_of_rotated_blocks_is_by_definition(void **state)
  * back. Some blocks are zero or no number, and so are whole parts of some tiles. */
 static void feedback_of_blocks_far_apart_is_by_definition(void **state)
 {
-    static const char *const texts[] = {"bq4", "bq2", "bq4:dtype=bf16", "bq8", "mxfp4", "nvfp4"};
+    static const char *const texts[] = {"bq4",   "bq2",   "bq4:dtype=bf16",   "bq8",
+                                        "mxfp4", "nvfp4", "bq4:stochastic=on"};
     struct sl_codec_spec spec;
     float numbers[COUNT_MAX];
 
