@@ -5,6 +5,8 @@
  */
 
 #include "compress/simd_memory.h"
+#include "compress/simd_maxima.h"
+
 #include "compress/simd_scales.h"
 
 #include "compress/simd_blocks.h"

@@ -3,37 +3,9 @@
  * file defines the vectors and what differs between instruction sets. */
 #include "compress/simd_memory.h"
 
+#include "compress/simd_maxima.h"
+
 #define VECTORS (64 / LANES) /* codes are packed and unpacked 64 at a time */
-
-SL_INLINE __m256i largest_of(__m256i a, __m256i b)
-{
-    return _mm256_max_epu32(a, b);
-}
-
-/* Blocks are halved into one another: what is left has the maximum of a block in each word. */
-SL_INLINE __m256i four_blocks(const __m256i v[4])
-{
-    __m256i ab = largest_of(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1]));
-    __m256i cd = largest_of(_mm256_unpacklo_epi32(v[2], v[3]), _mm256_unpackhi_epi32(v[2], v[3]));
-
-    return largest_of(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
-}
-
-/* Of eight elements. */
-SL_INLINE __m256i eight_magnitudes(unsigned dtype, const void *in, size_t i)
-{
-    __m256i bits;
-
-    if (dtype == SLUICE_F32) {
-        bits = _mm256_loadu_si256((const __m256i *)(const void *)((const float *)in + i));
-    } else {
-        __m128i half = _mm_loadu_si128((const __m128i *)(const void *)((const char *)in + i * 2));
-
-        bits = dtype == SLUICE_BF16 ? _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16)
-                                    : _mm256_castps_si256(_mm256_cvtph_ps(half));
-    }
-    return _mm256_and_si256(bits, _mm256_set1_epi32(SL_BITS_ABS));
-}
 
 SL_INLINE void maxima16_of(unsigned dtype, const void *in, size_t count, uint32_t *maxima)
 {
@@ -42,13 +14,13 @@ SL_INLINE void maxima16_of(unsigned dtype, const void *in, size_t count, uint32_
 
 #pragma GCC unroll 8
         for (unsigned j = 0; j < 8; j++)
-            v[j] = largest_of(eight_magnitudes(dtype, in, i + 16 * j),
-                              eight_magnitudes(dtype, in, i + 16 * j + 8));
+            v[j] = larger(eight_magnitudes(dtype, in, i + 16 * j),
+                          eight_magnitudes(dtype, in, i + 16 * j + 8));
         low = four_blocks(v);
         high = four_blocks(v + 4);
         _mm256_storeu_si256((__m256i *)(void *)maxima,
-                            largest_of(_mm256_permute2x128_si256(low, high, 0x20),
-                                       _mm256_permute2x128_si256(low, high, 0x31)));
+                            larger(_mm256_permute2x128_si256(low, high, 0x20),
+                                   _mm256_permute2x128_si256(low, high, 0x31)));
     }
 }
 

@@ -75,12 +75,6 @@ SL_INLINE vec vec_below_zero(ps x)
     return _mm256_castps_si256(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_LT_OQ));
 }
 
-/* Of the halves' lanes. */
-SL_INLINE __m128i largest_quarter(vec x)
-{
-    return _mm_max_epu32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-}
-
 /* The larger of both halves, of 16 bits each. */
 SL_INLINE half_vec larger_half(vec x)
 {

@@ -68,14 +68,6 @@ SL_INLINE vec vec_below_zero(ps x)
     return _mm512_movm_epi32(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ));
 }
 
-/* Of the quarters' lanes. */
-SL_INLINE __m128i largest_quarter(vec x)
-{
-    __m256i y = _mm256_max_epu32(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
-
-    return _mm_max_epu32(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
-}
-
 /* The larger of both halves, of 16 bits each. */
 SL_INLINE half_vec larger_half(vec x)
 {

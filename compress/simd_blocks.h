@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Template: blocks of numbers, their codes and their rotation, for kernels_simd.h. */
 
-/* The largest of each of four vectors. */
-SL_INLINE void store_largest(vec a, vec b, vec c, vec d, uint32_t out[4])
-{
-    vec ab = MM(max_epu32)(MM(unpacklo_epi32)(a, b), MM(unpackhi_epi32)(a, b));
-    vec cd = MM(max_epu32)(MM(unpacklo_epi32)(c, d), MM(unpackhi_epi32)(c, d));
-    vec all = MM(max_epu32)(MM(unpacklo_epi64)(ab, cd), MM(unpackhi_epi64)(ab, cd));
-
-    _mm_storeu_si128((__m128i *)out, largest_quarter(all));
-}
-
 /* Of a block. Halves are compared as they lie: without their signs, larger ones have larger
  * bits. */
 SL_INLINE vec largest_of(unsigned dtype, const void *in, size_t first, unsigned size)
@@ -30,27 +20,30 @@ SL_INLINE vec largest_of(unsigned dtype, const void *in, size_t first, unsigned 
     return largest;
 }
 
-SL_INLINE void maxima_all(unsigned dtype, unsigned size, const struct sl_input *in, size_t count,
-                          uint32_t *max)
+SL_INLINE void maxima_of_128(unsigned dtype, const void *in, size_t count, uint32_t *max)
 {
-    const struct sl_input x = *in; /* which no store changes */
+    for (size_t i = 0; i < count; i += 128)
+        max[i / 128] = vec_largest(largest_of(dtype, in, i, 128));
+}
 
-    for (size_t i = 0; i < count; i += SL_UNIT) {
-        if (size == 32)
-            store_largest(largest_of(dtype, x.at, i, 32), largest_of(dtype, x.at, i + 32, 32),
-                          largest_of(dtype, x.at, i + 64, 32), largest_of(dtype, x.at, i + 96, 32),
-                          max + i / 32);
-        else
-            max[i / SL_UNIT] = vec_largest(largest_of(dtype, x.at, i, SL_UNIT));
+SL_INLINE void maxima_of_32(unsigned dtype, const void *in, size_t count, uint32_t *max)
+{
+    for (size_t i = 0; i < count; i += 128) {
+        __m256i v[4];
+
+#pragma GCC unroll 4
+        for (unsigned j = 0; j < 4; j++)
+            v[j] = largest_of_32(dtype, in, i + 32 * j);
+        store_four(v, max + i / 32);
     }
 }
 
 static void maxima(const struct sl_input *in, size_t count, unsigned size, uint32_t *max)
 {
     if (size == 32)
-        SL_BY_DTYPE(maxima_all, in->dtype, 32, in, count, max);
+        SL_BY_DTYPE(maxima_of_32, in->dtype, in->at, count, max);
     else
-        SL_BY_DTYPE(maxima_all, in->dtype, 128, in, count, max);
+        SL_BY_DTYPE(maxima_of_128, in->dtype, in->at, count, max);
 }
 
 /* Codes that may be past the largest. */

@@ -31,33 +31,32 @@ static void feedback_rest(const float *sum, const float *sent, size_t count, flo
                                          residual + whole);
 }
 
-/* Of 32 sums, which are stored. */
-SL_INLINE vec largest_sum(unsigned dtype, const void *in, size_t first, float *residual)
+/* Sums of eight, which are stored, by their magnitudes. */
+SL_INLINE __m256i sum_eight(unsigned dtype, const void *in, size_t i, float *residual)
 {
-    vec largest = vec_set(0);
+    __m256 sum = _mm256_add_ps(load_eight(dtype, in, i), _mm256_loadu_ps(residual + i));
 
-    for (size_t i = first; i < first + 32; i += LANES) {
-        ps sum = MM(add_ps)(load_ps(dtype, in, i), MM(loadu_ps)(residual + i));
-
-        MM(storeu_ps)(residual + i, sum);
-        largest = MM(max_epu32)(largest, vec_abs(sum));
-    }
-    return largest;
+    _mm256_storeu_ps(residual + i, sum);
+    return _mm256_and_si256(_mm256_castps_si256(sum), _mm256_set1_epi32(SL_BITS_ABS));
 }
 
 SL_INLINE void feedback_maxima_of(unsigned dtype, const void *in, size_t count, unsigned size,
                                   float *residual, uint32_t *max)
 {
     for (size_t i = 0; i < count; i += SL_UNIT) {
-        vec part[4];
+        __m256i v[4];
 
-        for (unsigned j = 0; j < 4; j++)
-            part[j] = largest_sum(dtype, in, i + j * 32, residual);
+#pragma GCC unroll 4
+        for (unsigned j = 0; j < 4; j++) {
+            v[j] = sum_eight(dtype, in, i + 32 * j, residual);
+#pragma GCC unroll 3
+            for (unsigned k = 8; k < 32; k += 8)
+                v[j] = larger(v[j], sum_eight(dtype, in, i + 32 * j + k, residual));
+        }
         if (size == 32)
-            store_largest(part[0], part[1], part[2], part[3], max + i / 32);
+            store_four(v, max + i / 32);
         else
-            max[i / SL_UNIT] = vec_largest(
-                MM(max_epu32)(MM(max_epu32)(part[0], part[1]), MM(max_epu32)(part[2], part[3])));
+            max[i / SL_UNIT] = largest_eight(larger(larger(v[0], v[1]), larger(v[2], v[3])));
     }
 }
 
