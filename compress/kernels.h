@@ -105,7 +105,7 @@ struct sl_codec_kernels {
     void (*random)(uint64_t first, size_t count, uint32_t stream, uint32_t step, uint64_t seed,
                    uint16_t *out);
 
-    /* residual += in, and its maxima. */
+    /* residual += in, and its maxima. size: 16, 32 or 128. */
     void (*feedback_maxima)(const struct sl_input *in, size_t count, unsigned size, float *residual,
                             uint32_t *max);
     /* codes() of the residual, then residual -= code * scale[block]; of blocks that are not finite,

@@ -67,18 +67,6 @@ static void find_maxima(const struct sl_scaled *scaled, const struct sl_input *x
         common->maxima(x, count, scaled->block, maxima);
 }
 
-/* The sums that elements become in a residual, and their maxima. */
-static void sum_up(const struct sl_scaled *scaled, const struct sl_input *x, float *residual,
-                   size_t count, uint32_t *maxima)
-{
-    const struct sl_input sums = {.at = residual, .dtype = SLUICE_F32};
-    const struct sl_codec_kernels *common = sl_codec_kernels();
-
-    common->feedback_maxima(x, count, scaled->block == 16 ? 32 : scaled->block, residual, maxima);
-    if (scaled->block == 16)
-        find_maxima(scaled, &sums, count, maxima);
-}
-
 /* Codes of blocks that have no scale become 0; and what is left of a block that is not finite. */
 static void clear_blocks(const struct sl_scaled *scaled, const uint32_t *maxima,
                          const float *inverses, size_t blocks, float *residual, uint8_t *codes)
@@ -106,7 +94,7 @@ static void encode_part(const struct sl_scaled *scaled, const struct sl_input *x
     float values[SL_SCALED_BLOCKS_MAX], inverses[SL_SCALED_BLOCKS_MAX];
 
     if (residual != NULL)
-        sum_up(scaled, x, residual, count, maxima);
+        sl_codec_kernels()->feedback_maxima(x, count, scaled->block, residual, maxima);
     else
         find_maxima(scaled, x, count, maxima);
     write_scales(scaled, maxima, blocks, values, inverses, scales);

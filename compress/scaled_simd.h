@@ -10,17 +10,13 @@
 SL_INLINE void maxima16_of(unsigned dtype, const void *in, size_t count, uint32_t *maxima)
 {
     for (size_t i = 0; i < count; i += 128, maxima += 8) {
-        __m256i v[8], low, high;
+        __m256i v[8];
 
 #pragma GCC unroll 8
         for (unsigned j = 0; j < 8; j++)
             v[j] = larger(eight_magnitudes(dtype, in, i + 16 * j),
                           eight_magnitudes(dtype, in, i + 16 * j + 8));
-        low = four_blocks(v);
-        high = four_blocks(v + 4);
-        _mm256_storeu_si256((__m256i *)(void *)maxima,
-                            larger(_mm256_permute2x128_si256(low, high, 0x20),
-                                   _mm256_permute2x128_si256(low, high, 0x31)));
+        store_eight(v, maxima);
     }
 }
 

@@ -44,15 +44,18 @@ SL_INLINE void feedback_maxima_of(unsigned dtype, const void *in, size_t count, 
                                   float *residual, uint32_t *max)
 {
     for (size_t i = 0; i < count; i += SL_UNIT) {
-        __m256i v[4];
+        __m256i v[8];
 
-#pragma GCC unroll 4
-        for (unsigned j = 0; j < 4; j++) {
-            v[j] = sum_eight(dtype, in, i + 32 * j, residual);
-#pragma GCC unroll 3
-            for (unsigned k = 8; k < 32; k += 8)
-                v[j] = larger(v[j], sum_eight(dtype, in, i + 32 * j + k, residual));
+#pragma GCC unroll 8
+        for (unsigned j = 0; j < 8; j++)
+            v[j] = larger(sum_eight(dtype, in, i + 16 * j, residual),
+                          sum_eight(dtype, in, i + 16 * j + 8, residual));
+        if (size == 16) {
+            store_eight(v, max + i / 16);
+            continue;
         }
+        for (unsigned j = 0; j < 4; j++)
+            v[j] = larger(v[2 * j], v[2 * j + 1]);
         if (size == 32)
             store_four(v, max + i / 32);
         else
@@ -63,7 +66,9 @@ SL_INLINE void feedback_maxima_of(unsigned dtype, const void *in, size_t count, 
 static void feedback_maxima(const struct sl_input *in, size_t count, unsigned size, float *residual,
                             uint32_t *max)
 {
-    if (size == 32)
+    if (size == 16)
+        SL_BY_DTYPE(feedback_maxima_of, in->dtype, in->at, count, 16, residual, max);
+    else if (size == 32)
         SL_BY_DTYPE(feedback_maxima_of, in->dtype, in->at, count, 32, residual, max);
     else
         SL_BY_DTYPE(feedback_maxima_of, in->dtype, in->at, count, 128, residual, max);

@@ -24,6 +24,15 @@ SL_INLINE void store_four(const __m256i v[4], uint32_t *max)
                                                            _mm256_extracti128_si256(four, 1)));
 }
 
+/* Of eight blocks. */
+SL_INLINE void store_eight(const __m256i v[8], uint32_t *max)
+{
+    __m256i low = four_blocks(v), high = four_blocks(v + 4);
+
+    _mm256_storeu_si256((__m256i *)(void *)max, larger(_mm256_permute2x128_si256(low, high, 0x20),
+                                                       _mm256_permute2x128_si256(low, high, 0x31)));
+}
+
 SL_INLINE uint32_t largest_eight(__m256i x)
 {
     __m128i y = _mm_max_epu32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
