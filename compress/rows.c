@@ -87,10 +87,9 @@ static uint32_t maximum(const struct sl_codec_spec *spec, const void *in, size_t
         struct sl_tile part = part_at(first, end);
         float scratch[SL_TILE];
         uint32_t max[UNITS];
-        const void *next;
-        const float *x = sl_tile_floats(&part, spec->dtype, in, end, scratch, &next);
+        struct sl_input x = sl_tile_input(&part, spec->dtype, in, end, scratch);
 
-        sl_codec_kernels()->maxima(x, part.units, SL_UNIT, next, max);
+        sl_codec_kernels()->maxima(&x, part.units, SL_UNIT, max);
         for (size_t u = 0; u < part.units / SL_UNIT; u++)
             most = max[u] > most ? max[u] : most;
     }
@@ -110,14 +109,13 @@ static void encode_row(const struct sl_codec_spec *spec, const void *in, size_t 
         struct sl_tile part = part_at(first, end);
         _Alignas(64) uint8_t codes[SL_TILE];
         float scratch[SL_TILE];
-        const void *next;
-        const float *x = sl_tile_floats(&part, spec->dtype, in, end, scratch, &next);
+        struct sl_input x = sl_tile_input(&part, spec->dtype, in, end, scratch);
 
         if (spec->id == SL_CODEC_ROW8)
-            kernels->codes(8, x, part.units, SL_UNIT, inverses, NULL, next, false, codes);
+            kernels->codes(8, &x, part.units, SL_UNIT, inverses, NULL, false, codes);
         else
-            sl_scaled_kernels_of(kernels)->encode[SL_MINI_E4M3](x, part.units, SL_UNIT, inverses,
-                                                                next, false, codes);
+            sl_scaled_kernels_of(kernels)->encode[SL_MINI_E4M3](&x, part.units, SL_UNIT, inverses,
+                                                                false, codes);
         memcpy(out, codes, part.count);
     }
 }
@@ -139,7 +137,7 @@ static void encode_tile(const struct sl_codec_spec *spec, const void *in, size_t
     for (size_t r = 0; r < at.rows; r++) {
         size_t from = first + r * spec->row, to = least(from + spec->row, end);
 
-        if (max[r] >= SL_BITS_INF)
+        if (sl_f32_bits(inverses[r]) == 0) /* zeros, or what is no number */
             memset(codes, 0, to - from);
         else
             encode_row(spec, in, from, to, inverses[r], codes);
@@ -173,17 +171,16 @@ static void decode_row(const struct sl_codec_spec *spec, const uint8_t *in, floa
         struct sl_tile part = part_at(first, end);
         _Alignas(64) uint8_t codes[SL_TILE];
         float scratch[SL_TILE];
-        enum sl_put put;
-        float *to = sl_tile_target(&part, dtype, out, 0, add, scratch, &put);
+        struct sl_output to = sl_tile_output(&part, dtype, out, 0, add, scratch);
 
         memcpy(codes, in, part.count);
         memset(codes + part.count, 0, part.units - part.count);
         if (spec->id == SL_CODEC_ROW8)
-            kernels->decode(8, codes, part.units, SL_UNIT, scales, put, to);
+            kernels->decode(8, codes, part.units, SL_UNIT, scales, &to);
         else
             sl_scaled_kernels_of(kernels)->decode[SL_MINI_E4M3](codes, part.units, SL_UNIT, scales,
-                                                                put, to);
-        if (to == scratch)
+                                                                &to);
+        if (to.at == scratch)
             sl_tile_deliver(&part, dtype, out, add, scratch);
     }
 }
