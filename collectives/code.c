@@ -141,7 +141,7 @@ bool sl_coding_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
         return sl_device_recipe(coding, call, code_for(coding, comm, call), runners, out);
     sl_coding_choose(coding, comm, call, speed, &choice);
     *out = (struct sl_recipe){.spared = choice.algo != NULL ? coding : NULL};
-    if (!choice.taken)
+    if (choice.algo == NULL || !choice.taken)
         return false;
     runners[SL_CODE_RUNNER - 1] = coding->runner;
     runners[SL_INNER_RUNNER - 1] = coding->inner_runner;

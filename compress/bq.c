@@ -245,7 +245,7 @@ static void encode_part(const struct work *work, struct encoding *tile, size_t s
         kernels->feedback_maxima(&x, count, block, sum, blocks->max + b);
     else
         kernels->maxima(&x, count, block, blocks->max + b);
-    if (tile->sums != NULL)
+    if (sum != NULL && tile->sums != NULL)
         memcpy(tile->sums + first, sum, count * sizeof(*sum));
     tile->base[first / PART] =
         kernels->scales(&work->scales, blocks->max + b, count / block, blocks->scale + b,

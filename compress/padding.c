@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks for what is not zero behind heads, scales and codes (docs/design/0041-codecs.md, Layout of a
- * tile). */
+/* Looks for what is not zero behind heads, scales and codes (docs/design/0041-codecs.md, Layout of
+ * a tile). */
 #include "compress/padding.h"
 
 #include "compress/codecs.h"

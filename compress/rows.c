@@ -20,7 +20,8 @@
 #define UNITS (SL_TILE / SL_UNIT)
 
 _Static_assert(SL_ROW_MOST <= SL_TILE_MOST, "a row is a tile, if it is that long");
-_Static_assert(ROWS_MOST <= SL_BLOCKS_MAX, "scales are made as those of a tile's blocks");
+/* Scales are made as those of a tile's blocks, so there is room for no more. */
+_Static_assert(SL_ROW_LEAST *SL_BLOCKS_MAX >= SL_TILE, "a tile's rows are no more than blocks");
 
 static const struct sl_scales *scales_of(const struct sl_codec_spec *spec)
 {

@@ -52,14 +52,14 @@ int sl_wireup_local_name(const uint8_t id[SL_WIREUP_ID_BYTES], struct sockaddr_u
     const struct sl_part parts[] = {{label, sizeof(label)}};
     uint8_t digest[SL_DIGEST_BYTES];
     char *at = out->sun_path + 1; /* behind the zero byte of names that are no files */
-    size_t used = strlen(prefix);
+    size_t used = sizeof(prefix) - 1;
     int err = sl_hmac(id, SL_WIREUP_ID_BYTES, parts, 1, digest);
 
     if (err != 0)
         return sl_fail(err, "no memory to name a socket");
     memset(out, 0, sizeof(*out));
     out->sun_family = AF_UNIX;
-    memcpy(at, prefix, used);
+    memcpy(at, prefix, sizeof(prefix));
     for (unsigned i = 0; i < SL_WIREUP_ID_BYTES; i++) {
         at[used++] = digits[digest[i] >> 4];
         at[used++] = digits[digest[i] & 15];

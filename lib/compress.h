@@ -12,8 +12,8 @@ int sl_compression_create(const char *text, struct sl_coding **out);
 /* A codec by the number that marks have; NULL: there is none. */
 const char *sl_compression_name(uint32_t number);
 
-/* For those who call on memory of their own, with a copy of what the user has at buffer: feedback of
- * the calls on comm from now on is that of buffer. NULL: of the memory that calls lend. */
+/* For those who call on memory of their own, with a copy of what the user has at buffer: feedback
+ * of the calls on comm from now on is that of buffer. NULL: of the memory that calls lend. */
 void sl_compression_of(struct sluice_comm *comm, const void *buffer);
 
 /* -EINVAL for NULL; as sl_check_process(). */

@@ -118,7 +118,8 @@ static int tell_counts(struct sl_sparse_sum *s, const uint32_t *index, size_t ke
     }
     int err = s->net->gather(s->net->arg, own, ranks * sizeof(*own), s->counts);
 
-    if (err == 0 && memcmp(own, s->counts + (size_t)s->net->rank * ranks, ranks * sizeof(*own)))
+    if (err == 0 &&
+        memcmp(own, s->counts + (size_t)s->net->rank * ranks, ranks * sizeof(*own)) != 0)
         err = sl_fail(-EBADMSG, "the network gave another rank's counts for those of rank %u",
                       s->net->rank);
     for (uint32_t r = 0; err == 0 && r < ranks; r++) {

@@ -28,8 +28,9 @@
  *                   encodes the sum so far for the next one; ranks need their neighbours alone, and
  *                   the error grows with their number. gather: allreduce in which all get every
  *                   rank's encoding and keep the whole sum; bytes grow with the number of ranks.
- *                   sum: an ordinary allreduce, of encodings that add. oneshot, hosts: what is usual on one host and on several. auto, where it is not
- *                   said: one of the latter, and gather for top-k where it sends no more.
+ *                   sum: an ordinary allreduce, of encodings that add. oneshot, hosts: what is
+ *                   usual on one host and on several. auto, where it is not said: one of the
+ *                   latter, and gather for top-k where it sends no more.
  * - vote=on         of sign: an allreduce counts the ranks that are below zero. Its sum has the
  *                   sign of the majority, and is 0 where votes are even.
  * - measure=on      decodes what was encoded, for the error in the report. Costs time.

@@ -42,8 +42,8 @@ static const struct sl_codec_at at;
  * nvfp4 1.0e-2, bq2 4.7e-1.
  *
  * Errors are not quite independent. Sums of few ranks' codes fall onto few values, halfway between
- * codes above all. And some scales have a bias: powers of two that cut off (MX) make the largest of a
- * block smaller, at each hop again. After 64 hops a ring has half the sum in mxfp4: hence the
+ * codes above all. And some scales have a bias: powers of two that cut off (MX) make the largest of
+ * a block smaller, at each hop again. After 64 hops a ring has half the sum in mxfp4: hence the
  * recipes' rule that rings are for few ranks or 8 bits. ring_most: ranks up to which the law holds.
  */
 static const struct codec {

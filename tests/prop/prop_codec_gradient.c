@@ -168,9 +168,9 @@ static double train(void)
 /*
  * Of the gradient with a unit's weights in a row, as PyTorch has them, and with an input's. The
  * first reproduces the table of the notes (bq8 4.0e-5, bq4 9.1e-3, e4m3 6.6e-4, e5m2 2.6e-3, mxfp4
- * 1.4e-2, nvfp4 1.1e-2, e3m0 3.8e-2, rotated bq4 2.3e-2; with scales rounded up). What the order of elements does is as
- * much as what the codec does: in the second, blocks have units that are on beside units that are
- * off, and rotation, which was a loss, is a gain.
+ * 1.4e-2, nvfp4 1.1e-2, e3m0 3.8e-2, rotated bq4 2.3e-2; with scales rounded up). What the order of
+ * elements does is as much as what the codec does: in the second, blocks have units that are on
+ * beside units that are off, and rotation, which was a loss, is a gain.
  */
 static const struct codec {
     const char *text;

@@ -6,8 +6,9 @@
  *
  * usage: train [--data digits|fashion] [--method NAME]... [--quick] [--json FILE] [--root FOLDER]
  *              [--seed N] [--ranks N] [--kernels c|avx2|avx512]
- * With --kernels each method is trained again by those kernels of the codecs. Output is TAP. Exit code 1: a method is out of its band, ranks differ, or a run that was loaded
- * or by other kernels ends elsewhere.
+ * With --kernels each method is trained again by those kernels of the codecs. Output is TAP. Exit
+ * code 1: a method is out of its band, ranks differ, or a run that was loaded or by other kernels
+ * ends elsewhere.
  */
 #include "methods.h"
 

@@ -80,8 +80,8 @@ static int read_forged(size_t at, uint64_t value, size_t width)
         assert_non_null(strstr(sluice_last_error(), words));                                       \
     } while (0)
 
-/* Whatever bit makes no difference to what is decoded is zero, or the frame is refused. Elements are
- * such that each code and each scale counts. */
+/* Whatever bit makes no difference to what is decoded is zero, or the frame is refused. Elements
+ * are such that each code and each scale counts. */
 static void bits_that_nobody_reads_are_zero(void **state)
 {
     static const size_t sizes[] = {1, 2, 17, 33, 100, 127, SL_TILE + 45};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of sparse vectors: the bits of a plain sum, whichever way is taken, and the one is that sends
- * fewer bytes. */
+/* Sums of sparse vectors: the bits of a plain sum, whichever way is taken, and the way is that
+ * which sends fewer bytes. */
 #include "draw.h"
 #include "ranks.h"
 
