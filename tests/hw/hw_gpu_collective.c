@@ -5,11 +5,15 @@
  * same call on host memory; then both are timed. Status 77 and the reason where there is no GPU, 1
  * where bits differ.
  *
- *   usage: hw_gpu_collective [--ranks N] [--mib N] [--host]
+ *   usage: hw_gpu_collective [--ranks N] [--mib N] [--codec NAME] [--transport NAME] [--threads]
+ *                            [--speed] [--explain] [--host]
  *
- * --host: ordinary memory in the GPU's place, to try all but the GPU.
+ * --threads: ranks are threads of one process, and share its context, where those of several take
+ * turns. --speed: f32 alone, and no short calls. --explain: what the timed calls asked of the
+ * driver. --host: ordinary memory in the GPU's place, to try all but the GPU.
  */
 #include "tests/hw/hw_gpu.h"
+#include "tests/hw/hw_gpu_calls.h"
 
 #include "compress/elements.h"
 #include "core/clock.h"
@@ -19,6 +23,7 @@
 #include <sluice/sluice.h>
 
 #include <arpa/inet.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,9 +42,15 @@ static const char *const coll_names[COLLS] = {"allreduce",  "allreduce (average)
                                               "all_gather", "broadcast",           "all_to_all"};
 
 static struct {
+    bool on_host, threads, speed, explain;
+    int ranks;
+    size_t mib;
+    const char *codec, *transport; /* NULL: all */
+} asked = {.ranks = 4, .mib = 64};
+
+static _Thread_local struct {
     struct hw_gpu gpu;
-    bool on_host;
-    int rank, ranks;
+    int rank;
     struct sluice_comm *comm;
     size_t cap;              /* bytes of each of the buffers */
     void *gpu_in, *gpu_out;  /* of the GPU */
@@ -69,7 +80,7 @@ static void *host_memory(size_t len)
 
 static void put(void *to, const void *from, size_t len)
 {
-    if (me.on_host)
+    if (asked.on_host)
         memcpy(to, from, len);
     else
         hw_gpu_put(&me.gpu, to, from, len);
@@ -77,7 +88,7 @@ static void put(void *to, const void *from, size_t len)
 
 static void get(void *to, const void *from, size_t len)
 {
-    if (me.on_host)
+    if (asked.on_host)
         memcpy(to, from, len);
     else
         hw_gpu_get(&me.gpu, to, from, len);
@@ -142,8 +153,8 @@ static void fill(size_t count, enum sluice_dtype dtype)
 
 static void compare(const char *codec, enum coll coll, size_t count, enum sluice_dtype dtype)
 {
-    size_t in_count = count * (has_blocks_in(coll) ? (size_t)me.ranks : 1);
-    size_t len = count * (has_blocks_out(coll) ? (size_t)me.ranks : 1) * esize(dtype);
+    size_t in_count = count * (has_blocks_in(coll) ? (size_t)asked.ranks : 1);
+    size_t len = count * (has_blocks_out(coll) ? (size_t)asked.ranks : 1) * esize(dtype);
     const unsigned char *want = me.out, *got = me.result;
     size_t i = 0;
 
@@ -175,6 +186,7 @@ static double speed_of(const void *in, void *out, size_t count, enum sluice_dtyp
     double seconds[ROUNDS];
 
     call(ALLREDUCE, in, out, count, dtype);
+    hw_gpu_calls_reset();
     for (unsigned i = 0; i < ROUNDS; i++) {
         need(sluice_barrier(me.comm, NULL), "barrier");
         uint64_t began = sl_now(&sl_clock_monotonic);
@@ -192,7 +204,7 @@ static void try_codec(const char *codec, enum sluice_dtype dtype, size_t count)
 
     snprintf(text, sizeof(text), "%s:" ALWAYS, codec);
     need(sluice_comm_set_compression(me.comm, text), text);
-    for (enum coll coll = 0; coll < COLLS; coll++) {
+    for (enum coll coll = 0; !asked.speed && coll < COLLS; coll++) {
         size_t whole = has_blocks_in(coll) || has_blocks_out(coll) ? 1003 : 300007;
 
         compare(codec, coll, whole, dtype);
@@ -202,6 +214,9 @@ static void try_codec(const char *codec, enum sluice_dtype dtype, size_t count)
     fill(count, dtype);
     put(me.gpu_in, me.in, count * esize(dtype));
     double gpu = speed_of(me.gpu_in, me.gpu_out, count, dtype);
+
+    if (asked.explain && me.rank == 0)
+        hw_gpu_calls_print(ROUNDS);
     double host = speed_of(me.in, me.out, count, dtype);
 
     if (me.rank == 0)
@@ -211,30 +226,40 @@ static void try_codec(const char *codec, enum sluice_dtype dtype, size_t count)
 
 /* ---- ranks ---- */
 
-static int rank_main(size_t mib)
+static int rank_main(int rank)
 {
     static const char *const codecs[] = {"bq8", "bq4", "e4m3", "sign", "bf16"};
     static const enum sluice_dtype dtypes[] = {SLUICE_F32, SLUICE_BF16};
 
-    if (!me.on_host)
+    struct sluice_config config;
+
+    me.rank = rank;
+    if (!asked.on_host) {
         hw_gpu_open(&me.gpu);
-    me.cap = mib << 20;
+        if (asked.explain)
+            hw_gpu_calls_count(me.gpu.cuda);
+    }
+    me.cap = asked.mib << 20;
     me.in = host_memory(me.cap);
     me.out = host_memory(me.cap);
     me.result = host_memory(me.cap);
-    me.gpu_in = me.on_host ? host_memory(me.cap) : hw_gpu_alloc(me.cap);
-    me.gpu_out = me.on_host ? host_memory(me.cap) : hw_gpu_alloc(me.cap);
+    me.gpu_in = asked.on_host ? host_memory(me.cap) : hw_gpu_alloc(me.cap);
+    me.gpu_out = asked.on_host ? host_memory(me.cap) : hw_gpu_alloc(me.cap);
     if (me.gpu_in == NULL || me.gpu_out == NULL) {
         printf("rank %d: the GPU has no %zu bytes\n", me.rank, 2 * me.cap);
         return 1;
     }
-    need(sluice_comm_create(NULL, &me.comm), "communicator");
-    if (me.rank == 0)
-        printf("%d ranks on %s, over %s\n", me.ranks, me.on_host ? "no GPU" : me.gpu.name,
-               getenv("SLUICE_TRANSPORT"));
-    for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++)
+    sluice_config_init(&config);
+    config.rank = rank;
+    config.size = asked.ranks;
+    need(sluice_comm_create(&config, &me.comm), "communicator");
+    if (rank == 0)
+        printf("%d %s on %s, over %s\n", asked.ranks, asked.threads ? "threads" : "processes",
+               asked.on_host ? "no GPU" : me.gpu.name, getenv("SLUICE_TRANSPORT"));
+    for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]) - asked.speed; d++)
         for (size_t c = 0; c < sizeof(codecs) / sizeof(codecs[0]); c++)
-            try_codec(codecs[c], dtypes[d], me.cap / esize(dtypes[d]));
+            if (asked.codec == NULL || strcmp(asked.codec, codecs[c]) == 0)
+                try_codec(codecs[c], dtypes[d], me.cap / esize(dtypes[d]));
     need(sluice_barrier(me.comm, NULL), "barrier");
     sluice_comm_destroy(me.comm);
     fflush(stdout);
@@ -263,25 +288,17 @@ static void set(const char *name, const char *format, int value)
     setenv(name, text, 1);
 }
 
-static int run_ranks(const char *transport, size_t mib)
+static int run_processes(void)
 {
     pid_t pids[RANKS_MOST];
     int worst = 0;
 
-    setenv("SLUICE_TRANSPORT", transport, 1);
-    setenv("SLUICE_JOB", "hw-gpu-collective", 1);
-    setenv("SLUICE_SECRET", "only-for-this-test", 1);
-    set("SLUICE_SIZE", "%d", me.ranks);
-    set("SLUICE_ROOT", "127.0.0.1:%d", free_port());
-    for (int i = 0; i < me.ranks; i++) {
+    for (int i = 0; i < asked.ranks; i++) {
         pids[i] = fork();
-        if (pids[i] == 0) {
-            me.rank = i;
-            set("SLUICE_RANK", "%d", i);
-            exit(rank_main(mib));
-        }
+        if (pids[i] == 0)
+            exit(rank_main(i));
     }
-    for (int i = 0; i < me.ranks; i++) {
+    for (int i = 0; i < asked.ranks; i++) {
         int status = 1;
 
         waitpid(pids[i], &status, 0);
@@ -291,29 +308,72 @@ static int run_ranks(const char *transport, size_t mib)
     return worst;
 }
 
+static void *thread_main(void *arg)
+{
+    int *rank = arg;
+
+    *rank = rank_main(*rank);
+    return NULL;
+}
+
+static int run_threads(void)
+{
+    pthread_t threads[RANKS_MOST];
+    int ranks[RANKS_MOST], worst = 0;
+
+    for (int i = 0; i < asked.ranks; i++) {
+        ranks[i] = i;
+        if (pthread_create(&threads[i], NULL, thread_main, &ranks[i]) != 0)
+            exit(1);
+    }
+    for (int i = 0; i < asked.ranks; i++) {
+        pthread_join(threads[i], NULL);
+        worst |= ranks[i];
+    }
+    return worst;
+}
+
+static int run_ranks(const char *transport)
+{
+    if (asked.transport != NULL && strcmp(asked.transport, transport) != 0)
+        return 0;
+    setenv("SLUICE_TRANSPORT", transport, 1);
+    setenv("SLUICE_JOB", "hw-gpu-collective", 1);
+    setenv("SLUICE_SECRET", "only-for-this-test", 1);
+    set("SLUICE_ROOT", "127.0.0.1:%d", free_port());
+    return asked.threads ? run_threads() : run_processes();
+}
+
+static void parse(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+
+        asked.on_host |= strcmp(arg, "--host") == 0;
+        asked.threads |= strcmp(arg, "--threads") == 0;
+        asked.speed |= strcmp(arg, "--speed") == 0;
+        asked.explain |= strcmp(arg, "--explain") == 0;
+        if (strcmp(arg, "--ranks") == 0 && value != NULL)
+            asked.ranks = atoi(argv[++i]);
+        else if (strcmp(arg, "--mib") == 0 && value != NULL)
+            asked.mib = strtoul(argv[++i], NULL, 10);
+        else if (strcmp(arg, "--codec") == 0 && value != NULL)
+            asked.codec = argv[++i];
+        else if (strcmp(arg, "--transport") == 0 && value != NULL)
+            asked.transport = argv[++i];
+    }
+}
+
 int main(int argc, char **argv)
 {
-    size_t mib = 64;
     int result;
 
-    me.ranks = 4;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--host") == 0) {
-            me.on_host = true;
-        } else if (strcmp(argv[i], "--ranks") == 0 && i + 1 < argc) {
-            me.ranks = atoi(argv[++i]);
-        } else if (strcmp(argv[i], "--mib") == 0 && i + 1 < argc) {
-            mib = strtoul(argv[++i], NULL, 10);
-        } else {
-            printf("usage: hw_gpu_collective [--ranks N] [--mib N] [--host]\n");
-            return 2;
-        }
-    }
-    if (me.ranks < 2 || me.ranks > RANKS_MOST || mib < 2) {
+    parse(argc, argv);
+    if (asked.ranks < 2 || asked.ranks > RANKS_MOST || asked.mib < 2) {
         printf("2 to %d ranks, and 2 MiB or more\n", RANKS_MOST);
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    result = run_ranks("shm", mib);
-    return result != 0 ? result : run_ranks("tcp", mib);
+    result = run_ranks("shm");
+    return result != 0 ? result : run_ranks("tcp");
 }
