@@ -36,7 +36,8 @@ static inline unsigned run_channel(struct sluice_req *op, uint32_t channel)
         const struct sl_turn *turn = &plan->turns[next];
         const struct sl_step *step = &steps[turn->step];
 
-        if (step->dep_count != 0 && !deps_over(op, step))
+        if (step->dep_count != 0 && !deps_over(op, step) &&
+            !(SL_UNLIKELY(step->runner != 0) && sl_job_may_follow(op, step)))
             break;
         if (SL_UNLIKELY(!op->in_windows) && turn->windows && !sl_op_enter_windows(op))
             break;

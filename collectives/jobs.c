@@ -113,6 +113,33 @@ static const void *before_of(const struct sluice_req *op, const struct sl_step *
                : op->base[SL_BUF_TMP] + UINT64_C(4) * step->before;
 }
 
+/* All that the step needs is there, but for what a step makes that the same runner has: that one's.
+ * Lengths are read when a step starts, so that they must be known. */
+static const struct sl_job *awaited(const struct sluice_req *op, const struct sl_step *step)
+{
+    const struct sl_plan *plan = op->plan;
+    const uint32_t *deps = plan->schedule.deps + step->dep_first;
+    const struct sl_job *found = NULL;
+
+    for (uint32_t i = 0; i < step->dep_count; i++) {
+        const struct sl_step *dep = &plan->schedule.steps[deps[i]];
+
+        if (op->done[deps[i]])
+            continue;
+        if (found != NULL || dep->runner != step->runner || op->lengths != NULL)
+            return NULL;
+        found = &op->jobs[plan->post_of[deps[i]]];
+        if (!found->busy)
+            return NULL;
+    }
+    return found;
+}
+
+bool sl_job_may_follow(const struct sluice_req *op, const struct sl_step *step)
+{
+    return op->plan->runners[step->runner - 1]->ops->in_order && awaited(op, step) != NULL;
+}
+
 static struct sl_work describe(const struct sluice_req *op, const struct sl_step *step)
 {
     const struct sl_plan *plan = op->plan;
@@ -148,7 +175,9 @@ enum sl_go sl_step_run_job(struct sluice_req *op, const struct sl_step *step, ui
     struct sl_runner *runner = op->plan->runners[step->runner - 1];
     struct sl_job *job = &op->jobs[op->plan->post_of[index]];
     struct sl_work work = describe(op, step);
+    const struct sl_job *after = runner->ops->in_order ? awaited(op, step) : NULL;
 
+    work.after = after != NULL ? &after->req : NULL;
     if (op->comm->health.error.code != 0)
         return SL_GO_BLOCKED;
     job->req = (struct sl_req){.status = SL_PENDING, .done = job_done};

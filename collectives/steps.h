@@ -11,6 +11,10 @@ sl_step_fn *sl_step_function(const struct sl_step *step);
 /* jobs.c: gives the step to its runner. */
 sl_step_fn sl_step_run_job;
 
+/* jobs.c: of a runner's step of which not all that it needs is over: its runner has the rest, and
+ * keeps the order. */
+bool sl_job_may_follow(const struct sluice_req *op, const struct sl_step *step);
+
 /* jobs.c: progress of the plan's runners. Returns how much ended. */
 unsigned sl_jobs_progress(const struct sl_plan *plan);
 

@@ -50,12 +50,16 @@ struct sl_work {
     size_t src_len; /* bytes */
     size_t dst_len; /* bytes; of ENCODE room, of which not more may be written */
     void *state;    /* the persistent operation's own, kept from start to start; or NULL */
+    /* Of a step that this runner has, and which this one needs: it begins when that is over. NULL:
+     * what it needs is there. */
+    const struct sl_req *after;
 };
 
 struct sl_runner;
 
 struct sl_runner_ops {
     const char *name; /* in reports and sentences, and compared between ranks; static storage */
+    bool in_order;    /* takes work that is after other work of its own */
 
     /*
      * work is borrowed for the call. 1: done at once, done() will not be called. 0: taken; the

@@ -16,17 +16,25 @@
 
 #define LANES 8
 #define JOBS 256
+#define SHARES 32                   /* of a lane, that are under way */
 #define CANCEL_NS (5 * SL_NS_PER_S) /* a GPU that does not finish within it is lost */
 
-/* A stream, and the steps that it has. */
+/* A stream, and the steps that it has, in their order. What is put there at once is a share, with
+ * an event of the driver behind it. */
 struct lane {
-    void *stream, *event; /* of the driver; the event is behind the last step */
+    void *stream, *events[SHARES];
+    uint32_t first, next; /* shares under way: from first to before next */
+    unsigned count;       /* steps */
+    bool open;            /* of the share `next` there are steps, and no event yet */
     struct sl_node jobs;
     uint64_t behind; /* which record of the caller's stream it waits for */
 };
 
 struct job {
     struct sl_node link; /* of a lane, or of one of the runner's lists */
+    struct lane *lane;   /* NULL: it is on none */
+    uint32_t share;
+    const struct job *after; /* on its lane, if on any; one that is over may be another one now */
     struct sl_work work;
     struct sl_req *req; /* NULL: free */
     uint64_t len;
@@ -60,9 +68,19 @@ static struct job *job_at(struct sl_node *node)
 
 /* ---- steps that are over ---- */
 
+static void leave_lane(struct sl_gpu_runner *runner, struct job *job)
+{
+    if (job->lane == NULL)
+        return;
+    job->lane->count--;
+    job->lane = NULL;
+    runner->busy--;
+}
+
 static void over(struct sl_gpu_runner *runner, struct job *job, int status)
 {
     job->status = status;
+    leave_lane(runner, job);
     sl_list_remove(&job->link);
     sl_list_push_back(&runner->ended, &job->link);
 }
@@ -81,6 +99,7 @@ static void end(struct sl_gpu_runner *runner, struct job *job, int status)
 
     job->req = NULL;
     req->len = job->len;
+    leave_lane(runner, job);
     sl_list_remove(&job->link);
     sl_list_push_back(&runner->unused, &job->link);
     if (status != 0 && status != -ECANCELED)
@@ -88,25 +107,34 @@ static void end(struct sl_gpu_runner *runner, struct job *job, int status)
     sl_req_end(req, status);
 }
 
-/* All that the lane has, if its event is reached. The context is entered. False: it is not. */
-static bool retire(struct sl_gpu_runner *runner, struct lane *lane)
+/* Those of the lane's share are over. */
+static void end_share(struct sl_gpu_runner *runner, struct lane *lane, uint32_t share, int status)
 {
-    const struct sl_cuda *cuda = runner->gpu.cuda;
-    int result = cuda->cuEventQuery(lane->event), status = 0;
-
-    if (result == SL_CUDA_ERROR_NOT_READY)
-        return false;
-    if (result != SL_CUDA_SUCCESS)
-        status = sl_cuda_fail(cuda, -EIO, "a codec's kernel on the GPU", result);
     sl_list_foreach(&lane->jobs, node)
     {
-        runner->busy--;
+        if (job_at(node)->share != share)
+            continue;
         if (status != 0)
             failed(runner, job_at(node), status);
         else
             over(runner, job_at(node), 0);
     }
-    return true;
+}
+
+/* What the lane has up to the last event that is reached. The context is entered. */
+static void retire(struct sl_gpu_runner *runner, struct lane *lane)
+{
+    const struct sl_cuda *cuda = runner->gpu.cuda;
+
+    for (; lane->first != lane->next; lane->first++) {
+        int result = cuda->cuEventQuery(lane->events[lane->first % SHARES]), status = 0;
+
+        if (result == SL_CUDA_ERROR_NOT_READY)
+            return;
+        if (result != SL_CUDA_SUCCESS)
+            status = sl_cuda_fail(cuda, -EIO, "a codec's kernel on the GPU", result);
+        end_share(runner, lane, lane->first, status);
+    }
 }
 
 /* ---- onto the streams ---- */
@@ -125,57 +153,65 @@ static int follow(struct sl_gpu_runner *runner, struct lane *lane)
     return 0;
 }
 
-/* So many steps of the queue. One whose kernel cannot be started is over. */
-static void launch_on(struct sl_gpu_runner *runner, struct lane *lane, unsigned count)
+/* That of the step which it is after, otherwise the one with the fewest steps. */
+static struct lane *lane_for(struct sl_gpu_runner *runner, const struct job *job)
+{
+    struct lane *best = runner->lanes;
+
+    if (job->after != NULL && job->after->lane != NULL)
+        return job->after->lane;
+    for (unsigned i = 1; i < LANES; i++)
+        if (runner->lanes[i].count < best->count)
+            best = &runner->lanes[i];
+    return best;
+}
+
+/* The first step of the queue. One whose kernel cannot be started is over. */
+static void launch_on(struct sl_gpu_runner *runner, struct lane *lane)
+{
+    struct job *job = job_at(sl_list_pop_front(&runner->queue));
+    int err = follow(runner, lane);
+
+    runner->queued--;
+    sl_list_push_back(&lane->jobs, &job->link);
+    job->lane = lane;
+    job->share = lane->next;
+    lane->count++;
+    runner->busy++;
+    err = err ?: sl_gpu_work_launch(&runner->gpu, &job->work, lane->stream);
+    if (err != 0)
+        failed(runner, job, err);
+    else
+        lane->open = true;
+}
+
+/* Behind what the lane was just given. */
+static void record(struct sl_gpu_runner *runner, struct lane *lane)
 {
     const struct sl_cuda *cuda = runner->gpu.cuda;
-    int err = follow(runner, lane), result;
+    int result = cuda->cuEventRecord(lane->events[lane->next % SHARES], lane->stream);
 
-    while (count-- != 0) {
-        struct job *job = job_at(sl_list_pop_front(&runner->queue));
-
-        runner->queued--;
-        err = err ?: sl_gpu_work_launch(&runner->gpu, &job->work, lane->stream);
-        if (err != 0) {
-            failed(runner, job, err);
-            continue;
-        }
-        sl_list_push_back(&lane->jobs, &job->link);
-        runner->busy++;
-    }
-    if (sl_list_empty(&lane->jobs))
-        return;
-    result = cuda->cuEventRecord(lane->event, lane->stream);
+    lane->open = false;
     if (result == SL_CUDA_SUCCESS)
-        return;
-    sl_cuda_fail(cuda, -EIO, "cuEventRecord", result);
-    sl_list_foreach(&lane->jobs, node)
-    {
-        runner->busy--;
-        failed(runner, job_at(node), -EIO);
-    }
+        lane->next++;
+    else
+        end_share(runner, lane, lane->next, sl_cuda_fail(cuda, -EIO, "cuEventRecord", result));
 }
 
-static unsigned idle_lanes(const struct sl_gpu_runner *runner)
-{
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < LANES; i++)
-        count += sl_list_empty(&runner->lanes[i].jobs);
-    return count;
-}
-
-/* Shares out the queue. The context is entered. */
+/* Shares out the queue, in its order, so that what a step is after is on its lane or over. The
+ * context is entered. */
 static void launch(struct sl_gpu_runner *runner)
 {
-    unsigned idle = idle_lanes(runner);
+    while (runner->queued != 0) {
+        struct lane *lane = lane_for(runner, job_at(runner->queue.next));
 
-    for (unsigned i = 0; i < LANES && runner->queued != 0; i++) {
-        if (!sl_list_empty(&runner->lanes[i].jobs))
-            continue;
-        launch_on(runner, &runner->lanes[i], (runner->queued + idle - 1) / idle);
-        idle--;
+        if (lane->next - lane->first == SHARES)
+            break;
+        launch_on(runner, lane);
     }
+    for (unsigned i = 0; i < LANES; i++)
+        if (runner->lanes[i].open)
+            record(runner, &runner->lanes[i]);
 }
 
 /* Steps of the queue have no GPU to run on. The last error is why. */
@@ -198,13 +234,22 @@ static void move(struct sl_gpu_runner *runner)
         return;
     }
     for (unsigned i = 0; i < LANES; i++)
-        if (!sl_list_empty(&runner->lanes[i].jobs))
-            (void)retire(runner, &runner->lanes[i]);
+        retire(runner, &runner->lanes[i]);
     launch(runner);
     sl_gpu_leave(&visit);
 }
 
 /* ---- the contract ---- */
+
+static struct job *job_of(struct sl_gpu_runner *runner, const struct sl_req *req)
+{
+    struct job *job = runner->jobs;
+
+    while (job < runner->jobs + JOBS && job->req != req)
+        job++;
+    sl_assert(job < runner->jobs + JOBS);
+    return job;
+}
 
 static int start(struct sl_runner *base, const struct sl_work *work, struct sl_req *req)
 {
@@ -220,6 +265,7 @@ static int start(struct sl_runner *base, const struct sl_work *work, struct sl_r
         return err;
     sl_list_remove(node);
     job_at(node)->work = *work;
+    job_at(node)->after = work->after != NULL ? job_of(runner, work->after) : NULL;
     job_at(node)->req = req;
     job_at(node)->len = len;
     job_at(node)->status = SL_PENDING;
@@ -247,19 +293,8 @@ static unsigned progress(struct sl_runner *base, unsigned budget)
     return ended;
 }
 
-static struct lane *lane_of(struct sl_gpu_runner *runner, const struct job *job)
-{
-    for (unsigned i = 0; i < LANES; i++)
-        sl_list_foreach(&runner->lanes[i].jobs, node)
-        {
-            if (job_at(node) == job)
-                return &runner->lanes[i];
-        }
-    return NULL;
-}
-
-/* Until the GPU is through with what the lane has, or is lost. */
-static void wait_for(struct sl_gpu_runner *runner, struct lane *lane)
+/* Until the GPU is through with the step, or is lost. */
+static void wait_for(struct sl_gpu_runner *runner, const struct job *job)
 {
     const struct timespec moment = {0, 20000};
     uint64_t deadline_ns = sl_now(runner->clock) + CANCEL_NS;
@@ -267,9 +302,10 @@ static void wait_for(struct sl_gpu_runner *runner, struct lane *lane)
 
     if (sl_gpu_enter(runner->gpu.cuda, runner->context, &visit) != 0)
         return;
-    while (!retire(runner, lane) && !runner->lost) {
+    for (retire(runner, job->lane); job->lane != NULL && !runner->lost;) {
         nanosleep(&moment, NULL);
         runner->lost = sl_now(runner->clock) >= deadline_ns;
+        retire(runner, job->lane);
     }
     sl_gpu_leave(&visit);
 }
@@ -277,18 +313,11 @@ static void wait_for(struct sl_gpu_runner *runner, struct lane *lane)
 static void cancel(struct sl_runner *base, struct sl_req *req)
 {
     struct sl_gpu_runner *runner = (struct sl_gpu_runner *)base;
-    struct job *job = runner->jobs;
-    struct lane *lane;
+    struct job *job = job_of(runner, req);
 
-    while (job->req != req)
-        job++;
-    sl_assert(job < runner->jobs + JOBS);
-    lane = lane_of(runner, job);
-    if (lane != NULL)
-        wait_for(runner, lane);
-    if (lane != NULL && lane_of(runner, job) != NULL)
-        runner->busy--;
-    else if (lane == NULL && job->status == SL_PENDING)
+    if (job->lane != NULL)
+        wait_for(runner, job);
+    else if (job->status == SL_PENDING)
         runner->queued--;
     end(runner, job, -ECANCELED);
 }
@@ -337,6 +366,7 @@ static void give(struct sl_runner *base, void *tmp, void *wire)
 
 /* Named as the one of the processor: the bytes are the same, and so are the calls. */
 static const struct sl_runner_ops ops = {.name = "codec",
+                                         .in_order = true,
                                          .start = start,
                                          .progress = progress,
                                          .cancel = cancel,
@@ -376,8 +406,9 @@ static void parts_fini(struct sl_gpu_runner *runner)
     const struct sl_cuda *cuda = runner->gpu.cuda;
 
     for (unsigned i = 0; i < LANES; i++) {
-        if (runner->lanes[i].event != NULL)
-            (void)cuda->cuEventDestroy_v2(runner->lanes[i].event);
+        for (unsigned k = 0; k < SHARES; k++)
+            if (runner->lanes[i].events[k] != NULL)
+                (void)cuda->cuEventDestroy_v2(runner->lanes[i].events[k]);
         if (runner->lanes[i].stream != NULL)
             (void)cuda->cuStreamDestroy_v2(runner->lanes[i].stream);
     }
@@ -397,8 +428,8 @@ static int parts_init(struct sl_gpu_runner *runner, const struct sl_cuda *cuda)
         struct lane *lane = &runner->lanes[i];
 
         result = cuda->cuStreamCreate(&lane->stream, SL_CU_STREAM_NON_BLOCKING);
-        if (result == SL_CUDA_SUCCESS)
-            result = cuda->cuEventCreate(&lane->event, SL_CU_EVENT_DISABLE_TIMING);
+        for (unsigned k = 0; k < SHARES && result == SL_CUDA_SUCCESS; k++)
+            result = cuda->cuEventCreate(&lane->events[k], SL_CU_EVENT_DISABLE_TIMING);
     }
     return result == SL_CUDA_SUCCESS
                ? 0

@@ -6,7 +6,8 @@
  *
  * Steps that it takes wait in a queue until the next progress, or until there is one for each of
  * its streams. They share out streams then, and an event of each stream tells when its share is
- * done: no call waits for the GPU. One thread at a time.
+ * done: no call waits for the GPU. A step that is after another one goes behind it on its stream,
+ * and so a chain of them is on its way at once. One thread at a time.
  */
 #ifndef SL_COMPRESS_CUDA_GPU_RUNNER_H
 #define SL_COMPRESS_CUDA_GPU_RUNNER_H

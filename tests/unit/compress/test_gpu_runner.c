@@ -138,6 +138,38 @@ static void a_step_ends_when_its_bytes_are_in_the_wire_buffer(void **state)
     assert_true(plain.tally.messages == 1 && plain.tally.elements == N && plain.tally.bytes == len);
 }
 
+/* Streams of the emulated GPU go on by turns at random. */
+static void a_step_that_is_after_another_begins_when_that_is_over(void **state)
+{
+    size_t len = plain.codec->size(&plain.codes[0].spec, N);
+    struct sl_work work[4] = {encodes(N), decodes(SL_WORK_DECODE, N, len),
+                              decodes(SL_WORK_DECODE_REDUCE, N, len),
+                              decodes(SL_WORK_DECODE_REDUCE, N, len)};
+    static float given[N], got[N], want[N];
+    static _Alignas(64) unsigned char bytes[ROOM];
+    const struct sl_codec_at at = {.first = 0};
+    struct sl_req reqs[4];
+
+    (void)state;
+    emulated_gpu_get(given, elements, sizeof(given));
+    plain.codec->encode(&plain.codes[0].spec, &at, given, N, bytes);
+    assert_int_equal(plain.codec->decode(&plain.codes[0].spec, &at, bytes, len, N, want), 0);
+    for (unsigned i = 0; i < N; i++)
+        want[i] += want[i] + want[i];
+    for (unsigned round = 1; round <= 20; round++) {
+        memset(wire, 0xff, len);
+        for (unsigned i = 0; i < 4; i++) {
+            work[i].after = i != 0 ? &reqs[i - 1] : NULL;
+            assert_int_equal(start(&work[i], &reqs[i]), 0);
+            if (round % 2 == 0)
+                runner->ops->progress(runner, 0); /* one by one onto the streams */
+        }
+        go_on(4 * round);
+        emulated_gpu_get(got, sums, sizeof(got));
+        assert_memory_equal(got, want, sizeof(want));
+    }
+}
+
 static void it_is_full_with_all_places_taken_and_goes_on_later(void **state)
 {
     static struct sl_req reqs[PLACES], more;
@@ -297,6 +329,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(a_step_ends_when_its_bytes_are_in_the_wire_buffer),
+        CASE(a_step_that_is_after_another_begins_when_that_is_over),
         CASE(it_is_full_with_all_places_taken_and_goes_on_later),
         CASE(eight_steps_are_started_without_being_asked_for_progress),
         CASE(a_step_that_is_cancelled_in_the_queue_never_runs),
