@@ -265,7 +265,7 @@ static void cut(struct oneshot *o)
         o->shard = sl_min(o->stride, shape->count);
     }
     o->tiles = sl_ceil_div(o->shard, o->code->tile);
-    o->piece = sl_code_piece(shape, o->shard, PARTS);
+    o->piece = sl_code_piece_for_all(shape, o->shard, PARTS);
     o->rounds = sl_ceil_div(o->shard, o->piece);
     o->ahead = sl_code_ahead(shape, o->piece, 2 * (uint64_t)shape->size);
     o->s->wide_tmp = shape->esize != sizeof(float);
@@ -346,7 +346,7 @@ static double cost(const struct sl_shape *shape, const struct sl_costs *costs)
     if (shape->size < 2 || shape->count == 0)
         return -1;
     struct amounts all = amounts_of(shape);
-    double rounds = (double)sl_ceil_div(all.shard, sl_code_piece(shape, all.shard, PARTS));
+    double rounds = (double)sl_ceil_div(all.shard, sl_code_piece_for_all(shape, all.shard, PARTS));
     struct sl_code_time time = {.work = sl_code_work_ns(costs, (double)all.encoded, work->encode) +
                                         sl_code_work_ns(costs, (double)all.added, work->add) +
                                         sl_code_work_ns(costs, (double)all.decoded, work->decode),

@@ -6,19 +6,38 @@
 #include "schedules/build.h"
 
 #define SL_PIECE_MOST 65536  /* elements: 256 KiB of f32, which stay in a second-level cache */
+#define SL_PIECE_LONG 262144 /* of what has pieces enough to overlap, if all ranks send to all */
+#define SL_PIECES_ENOUGH 16
 #define SL_PIECE_LEAST 16384 /* so much is worth a message of its own */
 #define SL_PIECES_MOST 1024  /* of what is cut: limits the steps */
 
 /* Elements of a piece of so many: whole tiles, a `parts`-th of them or so, so that they overlap. */
-static inline uint64_t sl_code_piece(const struct sl_shape *shape, uint64_t count, uint64_t parts)
+static inline uint64_t sl_code_piece_within(const struct sl_shape *shape, uint64_t count,
+                                            uint64_t parts, uint64_t most)
 {
     uint64_t piece = sl_ceil_div(count, parts), tile = shape->code->tile;
 
-    piece = sl_min(sl_max(piece, SL_PIECE_LEAST), SL_PIECE_MOST);
+    piece = sl_min(sl_max(piece, SL_PIECE_LEAST), most);
     if (shape->chunk != 0)
         piece = shape->chunk;
     piece = sl_max(piece, sl_ceil_div(count, SL_PIECES_MOST));
     return sl_min(sl_ceil_div(piece, tile), sl_ceil_div(count, tile)) * tile;
+}
+
+/* Where a piece goes through several ranks, which wait for it in turn. */
+static inline uint64_t sl_code_piece(const struct sl_shape *shape, uint64_t count, uint64_t parts)
+{
+    return sl_code_piece_within(shape, count, parts, SL_PIECE_MOST);
+}
+
+/* Where all ranks send to all: pieces of much grow, as each costs messages, and on a GPU a start
+ * of a kernel, which takes 3 to 7 us. */
+static inline uint64_t sl_code_piece_for_all(const struct sl_shape *shape, uint64_t count,
+                                             uint64_t parts)
+{
+    uint64_t most = sl_min(sl_max(count / SL_PIECES_ENOUGH, SL_PIECE_MOST), SL_PIECE_LONG);
+
+    return sl_code_piece_within(shape, count, parts, most);
 }
 
 /* Elements of a shard of a vector: whole tiles, as each rank's. */

@@ -153,13 +153,13 @@ static void ranks_with_another_codec_have_another_hash(void **state)
     assert_int_not_equal(sl_shape_hash(&a, "oneshot"), sl_shape_hash(&raw, "oneshot"));
 }
 
-static void pieces_are_whole_tiles_of_some_64_ki_elements(void **state)
+static void pieces_are_whole_tiles_and_longer_where_there_are_many(void **state)
 {
     static const struct sl_code large = {.bytes = bytes, .tile = 4096, .mark = 5};
     const struct {
         uint64_t count, piece;
-    } cases[] = {{100, 100},         {10000, 8192},      {1 << 18, 1 << 15},
-                 {1 << 20, 1 << 16}, {1 << 24, 1 << 16}, {1 << 30, 1 << 19}};
+    } cases[] = {{100, 100},         {10000, 8192},      {1 << 18, 1 << 15}, {1 << 20, 1 << 16},
+                 {1 << 22, 1 << 17}, {1 << 24, 1 << 18}, {1 << 28, 1 << 18}, {1 << 30, 1 << 19}};
 
     (void)state;
     for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
@@ -208,7 +208,7 @@ int main(void)
         cmocka_unit_test(sums_in_f32_are_for_runners_alone),
         cmocka_unit_test(a_value_goes_through_the_codec_twice_at_most),
         cmocka_unit_test(ranks_with_another_codec_have_another_hash),
-        cmocka_unit_test(pieces_are_whole_tiles_of_some_64_ki_elements),
+        cmocka_unit_test(pieces_are_whole_tiles_and_longer_where_there_are_many),
         cmocka_unit_test(a_schedule_prints_stages_and_streams),
     };
 
