@@ -39,6 +39,7 @@ struct toy {
     struct toy_job jobs[TOY_JOBS];
     uint32_t taken, refused, cancelled; /* so far */
     uint64_t states;                    /* jobs that were handed a state */
+    uint64_t after;                     /* jobs that are after another one */
     bool threaded;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -47,6 +48,9 @@ struct toy {
 };
 
 void toy_init(struct toy *toy, bool fixed, uint64_t seed);
+/* From now on it takes jobs that are after others, and ends them later than these. Not by a
+ * thread. */
+void toy_keep_order(struct toy *toy);
 /* Does its work on a thread from now on. */
 void toy_start_thread(struct toy *toy);
 void toy_fini(struct toy *toy);

@@ -123,6 +123,7 @@ static int start(struct sl_runner *runner, const struct sl_work *work, struct sl
     pthread_mutex_lock(&toy->lock);
     *job = (struct toy_job){.work = *work, .req = req, .number = ++toy->taken};
     toy->states += work->state != NULL;
+    toy->after += work->after != NULL;
     job->left = toy->taken == toy->hangs_at ? UINT32_MAX
                 : toy->delay_max == 0       ? 0
                                             : (uint32_t)sl_rng_below(&toy->rng, toy->delay_max);
@@ -136,7 +137,8 @@ static bool is_ripe(struct toy *toy, struct toy_job *job)
 {
     bool ripe;
 
-    if (job->req == NULL || job->left == UINT32_MAX)
+    if (job->req == NULL || job->left == UINT32_MAX ||
+        (job->work.after != NULL && job->work.after->status == SL_PENDING))
         return false;
     pthread_mutex_lock(&toy->lock);
     ripe = toy->threaded ? job->done : job->left-- == 0;
@@ -218,6 +220,9 @@ static const struct sl_runner_ops variable_ops = {
     .name = "toy", .start = start, .progress = progress, .cancel = cancel};
 static const struct sl_runner_ops fixed_ops = {
     .name = "toy4", .start = start, .progress = progress, .cancel = cancel};
+static const struct sl_runner_ops ordered_ops[2] = {
+    {.name = "toy", .in_order = true, .start = start, .progress = progress, .cancel = cancel},
+    {.name = "toy4", .in_order = true, .start = start, .progress = progress, .cancel = cancel}};
 
 void toy_init(struct toy *toy, bool fixed, uint64_t seed)
 {
@@ -226,6 +231,11 @@ void toy_init(struct toy *toy, bool fixed, uint64_t seed)
     sl_rng_init(&toy->rng, seed);
     pthread_mutex_init(&toy->lock, NULL);
     pthread_cond_init(&toy->changed, NULL);
+}
+
+void toy_keep_order(struct toy *toy)
+{
+    toy->base.ops = &ordered_ops[toy->fixed];
 }
 
 void toy_start_thread(struct toy *toy)

@@ -22,7 +22,7 @@
 #define ROUNDS 20
 
 static const char *transport;
-static bool threaded;
+static bool threaded, ordered;
 static const struct sl_algo *algo;
 
 struct rank {
@@ -43,6 +43,8 @@ static struct rank *rank_new(int number)
         r->toys[i].delay_max = 5;
         if (threaded)
             toy_start_thread(&r->toys[i]);
+        if (ordered)
+            toy_keep_order(&r->toys[i]);
     }
     r->recipe = toy_recipe(algo, r->runners, &r->toys[0], &r->toys[1]);
     return r;
@@ -113,6 +115,9 @@ static void body(struct sluice_comm *comm, int rank)
     CREW_EXPECT(r->toys[0].states == r->toys[0].taken && r->toys[1].states == r->toys[1].taken);
     CREW_EXPECT(r->toys[0].taken + r->toys[1].taken >= ROUNDS * 3);
     CREW_EXPECT(comm->calls.at_work == 0);
+    /* Where lengths are known but once a step is over, nothing follows it before. */
+    CREW_EXPECT((r->toys[0].after + r->toys[1].after != 0) ==
+                (ordered && (algo == &toy_oneshot_fixed || algo == &toy_dma)));
     rank_free(r);
 }
 
@@ -147,6 +152,15 @@ static void jobs_are_done_by_a_thread(void **state)
     (void)state;
     threaded = true;
     every_algorithm();
+}
+
+static void jobs_follow_what_they_need_where_the_runner_keeps_an_order(void **state)
+{
+    (void)state;
+    threaded = false;
+    ordered = true;
+    every_algorithm();
+    ordered = false;
 }
 
 /* Rank 0's first job never ends: what it does meanwhile is told, and taken back. */
@@ -213,6 +227,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_end_some_looks_later),
         cmocka_unit_test(jobs_are_done_by_a_thread),
+        cmocka_unit_test(jobs_follow_what_they_need_where_the_runner_keeps_an_order),
         cmocka_unit_test(a_job_that_hangs_is_told_and_taken_back),
         cmocka_unit_test(ranks_with_other_runners_differ),
     };
