@@ -2,6 +2,7 @@
 /* Steps on their way over the streams of a GPU. */
 #include "compress/cuda/gpu_runner.h"
 
+#include "compress/cuda/gpu_lane.h"
 #include "compress/cuda/gpu_memory.h"
 #include "compress/cuda/gpu_work.h"
 #include "core/clock.h"
@@ -19,20 +20,9 @@
 #define SHARES 32                   /* of a lane, that are under way */
 #define CANCEL_NS (5 * SL_NS_PER_S) /* a GPU that does not finish within it is lost */
 
-/* A stream, and the steps that it has, in their order. What is put there at once is a share, with
- * an event of the driver behind it. */
-struct lane {
-    void *stream, *events[SHARES];
-    uint32_t first, next; /* shares under way: from first to before next */
-    unsigned count;       /* steps */
-    bool open;            /* of the share `next` there are steps, and no event yet */
-    struct sl_node jobs;
-    uint64_t behind; /* which record of the caller's stream it waits for */
-};
-
 struct job {
-    struct sl_node link; /* of a lane, or of one of the runner's lists */
-    struct lane *lane;   /* NULL: it is on none */
+    struct sl_node link;      /* of a lane, or of one of the runner's lists */
+    struct sl_gpu_lane *lane; /* NULL: it is on none */
     uint32_t share;
     const struct job *after; /* on its lane, if on any; one that is over may be another one now */
     struct sl_work work;
@@ -50,7 +40,7 @@ struct sl_gpu_runner {
     void *context;
     void *ready; /* event: of the caller's stream */
     uint64_t records;
-    struct lane lanes[LANES];
+    struct sl_gpu_lane lanes[LANES];
     struct sl_node unused, queue, ended;
     unsigned queued, busy; /* steps in the queue; steps that lanes have */
     bool lost;             /* it was waited for in vain: not again */
@@ -108,7 +98,8 @@ static void end(struct sl_gpu_runner *runner, struct job *job, int status)
 }
 
 /* Those of the lane's share are over. */
-static void end_share(struct sl_gpu_runner *runner, struct lane *lane, uint32_t share, int status)
+static void end_share(struct sl_gpu_runner *runner, struct sl_gpu_lane *lane, uint32_t share,
+                      int status)
 {
     sl_list_foreach(&lane->jobs, node)
     {
@@ -121,49 +112,24 @@ static void end_share(struct sl_gpu_runner *runner, struct lane *lane, uint32_t 
     }
 }
 
-static int ask(const struct sl_gpu_runner *runner, const struct lane *lane, uint32_t share)
+/* What the lane has up to the last event that is reached. The context is entered. */
+static void retire(struct sl_gpu_runner *runner, struct sl_gpu_lane *lane)
 {
-    return runner->gpu.cuda->cuEventQuery(lane->events[share % SHARES]);
-}
+    bool failed;
+    uint32_t reached = sl_gpu_lane_reached(lane, runner->gpu.cuda, &failed);
 
-/* What the lane has up to the last event that is reached. Asked for is the last one of all first:
- * to be told that an event is reached costs several times what it costs that it is not. The
- * context is entered. */
-static void retire(struct sl_gpu_runner *runner, struct lane *lane)
-{
-    bool all = lane->next - lane->first > 1 && ask(runner, lane, lane->next - 1) == SL_CUDA_SUCCESS;
-
-    for (; lane->first != lane->next; lane->first++) {
-        int result = all ? SL_CUDA_SUCCESS : ask(runner, lane, lane->first), status = 0;
-
-        if (result == SL_CUDA_ERROR_NOT_READY)
-            return;
-        if (result != SL_CUDA_SUCCESS)
-            status = sl_cuda_fail(runner->gpu.cuda, -EIO, "a codec's kernel on the GPU", result);
-        end_share(runner, lane, lane->first, status);
-    }
+    for (; lane->first != reached; lane->first++)
+        end_share(runner, lane, lane->first, 0);
+    if (failed)
+        end_share(runner, lane, lane->first++, -EIO);
 }
 
 /* ---- onto the streams ---- */
 
-/* Nothing of the lane's begins before the caller's stream has come to where it was recorded. */
-static int follow(struct sl_gpu_runner *runner, struct lane *lane)
-{
-    const struct sl_cuda *cuda = runner->gpu.cuda;
-    int result = SL_CUDA_SUCCESS;
-
-    if (lane->behind != runner->records)
-        result = cuda->cuStreamWaitEvent(lane->stream, runner->ready, 0);
-    if (result != SL_CUDA_SUCCESS)
-        return sl_cuda_fail(cuda, -EIO, "cuStreamWaitEvent", result);
-    lane->behind = runner->records;
-    return 0;
-}
-
 /* That of the step which it is after, otherwise the one with the fewest steps. */
-static struct lane *lane_for(struct sl_gpu_runner *runner, const struct job *job)
+static struct sl_gpu_lane *lane_for(struct sl_gpu_runner *runner, const struct job *job)
 {
-    struct lane *best = runner->lanes;
+    struct sl_gpu_lane *best = runner->lanes;
 
     if (job->after != NULL && job->after->lane != NULL)
         return job->after->lane;
@@ -174,10 +140,10 @@ static struct lane *lane_for(struct sl_gpu_runner *runner, const struct job *job
 }
 
 /* The first step of the queue. One whose kernel cannot be started is over. */
-static void launch_on(struct sl_gpu_runner *runner, struct lane *lane)
+static void launch_on(struct sl_gpu_runner *runner, struct sl_gpu_lane *lane)
 {
     struct job *job = job_at(sl_list_pop_front(&runner->queue));
-    int err = follow(runner, lane);
+    int err = sl_gpu_lane_follow(lane, runner->gpu.cuda, runner->ready, runner->records);
 
     runner->queued--;
     sl_list_push_back(&lane->jobs, &job->link);
@@ -192,17 +158,13 @@ static void launch_on(struct sl_gpu_runner *runner, struct lane *lane)
         lane->open = true;
 }
 
-/* Behind what the lane was just given. */
-static void record(struct sl_gpu_runner *runner, struct lane *lane)
+/* Puts an event behind what the lane was just given. */
+static void close_share(struct sl_gpu_runner *runner, struct sl_gpu_lane *lane)
 {
-    const struct sl_cuda *cuda = runner->gpu.cuda;
-    int result = cuda->cuEventRecord(lane->events[lane->next % SHARES], lane->stream);
+    int err = sl_gpu_lane_close(lane, runner->gpu.cuda);
 
-    lane->open = false;
-    if (result == SL_CUDA_SUCCESS)
-        lane->next++;
-    else
-        end_share(runner, lane, lane->next, sl_cuda_fail(cuda, -EIO, "cuEventRecord", result));
+    if (err != 0)
+        end_share(runner, lane, lane->next, err);
 }
 
 /* Shares out the queue, in its order, so that what a step is after is on its lane or over. The
@@ -210,15 +172,15 @@ static void record(struct sl_gpu_runner *runner, struct lane *lane)
 static void launch(struct sl_gpu_runner *runner)
 {
     while (runner->queued != 0) {
-        struct lane *lane = lane_for(runner, job_at(runner->queue.next));
+        struct sl_gpu_lane *lane = lane_for(runner, job_at(runner->queue.next));
 
-        if (lane->next - lane->first == SHARES)
+        if (sl_gpu_lane_is_full(lane))
             break;
         launch_on(runner, lane);
     }
     for (unsigned i = 0; i < LANES; i++)
         if (runner->lanes[i].open)
-            record(runner, &runner->lanes[i]);
+            close_share(runner, &runner->lanes[i]);
 }
 
 /* Steps of the queue have no GPU to run on. The last error is why. */
@@ -412,13 +374,8 @@ static void parts_fini(struct sl_gpu_runner *runner)
 {
     const struct sl_cuda *cuda = runner->gpu.cuda;
 
-    for (unsigned i = 0; i < LANES; i++) {
-        for (unsigned k = 0; k < SHARES; k++)
-            if (runner->lanes[i].events[k] != NULL)
-                (void)cuda->cuEventDestroy_v2(runner->lanes[i].events[k]);
-        if (runner->lanes[i].stream != NULL)
-            (void)cuda->cuStreamDestroy_v2(runner->lanes[i].stream);
-    }
+    for (unsigned i = 0; i < LANES; i++)
+        sl_gpu_lane_fini(&runner->lanes[i], cuda);
     if (runner->ready != NULL)
         (void)cuda->cuEventDestroy_v2(runner->ready);
     sl_gpu_work_fini(&runner->gpu);
@@ -431,13 +388,8 @@ static int parts_init(struct sl_gpu_runner *runner, const struct sl_cuda *cuda)
     if (err != 0)
         return err;
     result = cuda->cuEventCreate(&runner->ready, SL_CU_EVENT_DISABLE_TIMING);
-    for (unsigned i = 0; i < LANES && result == SL_CUDA_SUCCESS; i++) {
-        struct lane *lane = &runner->lanes[i];
-
-        result = cuda->cuStreamCreate(&lane->stream, SL_CU_STREAM_NON_BLOCKING);
-        for (unsigned k = 0; k < SHARES && result == SL_CUDA_SUCCESS; k++)
-            result = cuda->cuEventCreate(&lane->events[k], SL_CU_EVENT_DISABLE_TIMING);
-    }
+    for (unsigned i = 0; i < LANES && result == SL_CUDA_SUCCESS; i++)
+        result = sl_gpu_lane_init(&runner->lanes[i], cuda);
     return result == SL_CUDA_SUCCESS
                ? 0
                : sl_cuda_fail(cuda, -EIO, "a stream or an event of the codec's", result);
