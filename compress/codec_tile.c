@@ -92,7 +92,7 @@ int sl_codec_decode_mean(const struct sl_codec_spec *spec, const struct sl_codec
                          const void *in, size_t len, size_t count, float factor, float *sum)
 {
     const struct sl_codec *codec = sl_codec_by_id(spec->id);
-    size_t step = codec->size(spec, SL_TILE);
+    size_t tile = sl_codec_tile(spec), step = codec->size(spec, tile);
     int err;
 
     if (factor == 1.0f || (codec->flags & SL_CODEC_FIXED) == 0) {
@@ -102,12 +102,12 @@ int sl_codec_decode_mean(const struct sl_codec_spec *spec, const struct sl_codec
         return err;
     }
     err = sl_codec_check_len(spec, len, count);
-    for (size_t first = 0; err == 0 && first < count; first += SL_TILE) {
-        size_t n = count - first < SL_TILE ? count - first : SL_TILE, off = first / SL_TILE * step;
+    for (size_t first = 0; err == 0 && first < count; first += tile) {
+        size_t n = count - first < tile ? count - first : tile, off = first / tile * step;
         struct sl_codec_at here = at_tile(at, first);
 
-        err = codec->decode_add(spec, &here, (const char *)in + off,
-                                n == SL_TILE ? step : len - off, n, sum + first);
+        err = codec->decode_add(spec, &here, (const char *)in + off, n == tile ? step : len - off,
+                                n, sum + first);
         if (err == 0)
             sl_codec_kernels()->times(sum + first, n, factor);
     }
