@@ -35,7 +35,7 @@ stranger_blocks|strangers_do_not_disturb|not there|may not block
 request_twice|*windows_of_8_steps*|given out twice
 null_context|null_is_taken*|signal 11
 sizes_overrun|*windows_of_8_steps*|sizes and more
-one_connect_at_a_time|eight_connections*|connect
+one_connect_at_a_time|eight_connections*|connect|accept
 finalize_ends_all|two_contexts*|Error
 bit_flip|*windows_of_8_steps*|is wrong
 packet_left_out|*windows_of_8_steps*|byte 4096 of [0-9]+ is wrong; there are [0-9]+ bytes of message [0-9]+ of tag [0-9]+ from its byte 8192 on, 
