@@ -114,6 +114,13 @@ def long_tests_run_only_when_asked_for():
     assert run.select(TESTS, [], "qui", True)[0] == []
 
 
+def what_another_step_runs_is_spared():
+    assert run.select(TESTS, [], "", spared={"unit"})[0] == ["other"]
+    for step, spared in run.SPARED.items():
+        others = [suites for name, (_, _, suites, _) in run.STEPS.items() if name in run.DEFAULT_STEPS and name != step]
+        assert spared and all(any(suite in suites for suites in others) for suite in spared)
+
+
 def the_name_of_a_slice_selects_that_slice_alone():
     assert run.select(TESTS, [], "rdma", True)[0] == ["slow", "slow_too"]
     assert run.select(TESTS, [], "torch/tra", True)[0] == ["train_rdma"]
