@@ -56,6 +56,10 @@ tap_case three_ranks_all_collectives_registered right 3 -C all -b 64K -e 64K -R 
 tap_case four_ranks_all_collectives right 4 -C all -b 8 -e 64K -f 8192
 SLUICE_TRANSPORT=shm,verbs tap_case four_ranks_on_two_hosts_with_shm_inside right 4 -C all -b 8 -e 128K -f 16384
 SLUICE_TRANSPORT=shm,verbs tap_case four_ranks_on_two_hosts_with_shm_inside_registered right 4 -C all -b 64K -e 64K -R 1
+tap_case two_ranks_compressed both_rails 2 -C allreduce,reduce_scatter,all_gather,broadcast,alltoall -b 256K -e 1M -f 4 \
+    --compress bq8:when=always,bq4:when=always,shiq:when=always
+SLUICE_TRANSPORT=shm,verbs tap_case four_ranks_on_two_hosts_compressed right 4 -C allreduce,alltoall -b 256K -e 1M -f 4 \
+    --compress bq8:when=always,topk:k=41,when=always
 tap_case eight_ranks_all_collectives right 8 -C all -b 8 -e 16K -f 2048
 SLUICE_TRANSPORT=shm,verbs tap_case eight_ranks_on_two_hosts_with_shm_inside right 8 -C all -b 8 -e 64K -f 8192
 tap_done
