@@ -30,13 +30,26 @@ static inline uint64_t sl_code_piece(const struct sl_shape *shape, uint64_t coun
     return sl_code_piece_within(shape, count, parts, SL_PIECE_MOST);
 }
 
+/* Rounds of pieces under way, with so many places of the wire each: as many as keep the link busy
+ * while a rank waits for its processor, as on a busy host, or for an answer through full queues. At
+ * 1 Gbit/s these bytes take 17 ms. */
+#define SL_AHEAD_LEAST 4
+#define SL_AHEAD_MOST 16
+#define SL_AHEAD_BYTES ((uint64_t)2 << 20)
+
 /* Where all ranks send to all: pieces of much grow, as each costs messages, and on a GPU a start
- * of a kernel, which takes 3 to 7 us. */
+ * of a kernel, which takes 3 to 7 us. Not so far that the least number of rounds is more than a
+ * port's queue takes: four hosts that send to each at 100 Mbit/s lost packets, and a quarter of the
+ * time. */
 static inline uint64_t sl_code_piece_for_all(const struct sl_shape *shape, uint64_t count,
                                              uint64_t parts)
 {
     uint64_t most = sl_min(sl_max(count / SL_PIECES_ENOUGH, SL_PIECE_MOST), SL_PIECE_LONG);
 
+    while (most > SL_PIECE_MOST &&
+           SL_AHEAD_LEAST * (shape->size - 1) * shape->code->bytes(shape->code, most) >
+               SL_AHEAD_BYTES)
+        most = sl_max(most / 2, SL_PIECE_MOST);
     return sl_code_piece_within(shape, count, parts, most);
 }
 
@@ -47,13 +60,6 @@ static inline uint64_t sl_code_shard(const struct sl_shape *shape)
 
     return sl_ceil_div(sl_ceil_div(shape->count, shape->size), tile) * tile;
 }
-
-/* Rounds of pieces under way, with so many places of the wire each: as many as keep the link busy
- * while a rank waits for its processor, as on a busy host, or for an answer through full queues. At
- * 1 Gbit/s these bytes take 17 ms. */
-#define SL_AHEAD_LEAST 4
-#define SL_AHEAD_MOST 16
-#define SL_AHEAD_BYTES ((uint64_t)2 << 20)
 
 static inline uint64_t sl_code_ahead(const struct sl_shape *shape, uint64_t piece, uint64_t places)
 {
