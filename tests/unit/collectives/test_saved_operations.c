@@ -9,6 +9,7 @@
 
 #include <sluice/compress.h>
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -208,6 +209,9 @@ static void all_that_is_compressed_can_be_saved(void **state)
     run(kinds);
 }
 
+/* Barriers of the library over shared memory are none that the thread sanitizer sees. */
+static pthread_barrier_t all_there;
+
 static void wrong(struct sluice_comm *comm, int rank)
 {
     static char others[RANKS][3 * N * sizeof(float)];
@@ -242,13 +246,13 @@ static void wrong(struct sluice_comm *comm, int rank)
     /* That of another rank has other shards: sums of the same owners are not dropped. */
     memcpy(others[rank], r->bytes, size);
     sizes[rank] = size;
-    CREW_EXPECT(sluice_barrier(comm, NULL) == 0);
+    pthread_barrier_wait(&all_there);
     int next = (rank + 1) % RANKS;
 
     CREW_EXPECT(sluice_operation_load(two[0], others[next], sizes[next]) < 0);
     CREW_EXPECT(says("residual of a shard with id 7"));
     CREW_EXPECT(sluice_operation_load(two[0], others[rank], sizes[rank]) == 0);
-    CREW_EXPECT(sluice_barrier(comm, NULL) == 0);
+    pthread_barrier_wait(&all_there);
     free_all(two, 2);
     sluice_operation_free(other);
     free(r);
@@ -256,7 +260,9 @@ static void wrong(struct sluice_comm *comm, int rank)
 
 static void what_belongs_elsewhere_is_refused_with_a_sentence(void **state)
 {
+    assert_int_equal(pthread_barrier_init(&all_there, NULL, RANKS), 0);
     run(wrong);
+    pthread_barrier_destroy(&all_there);
 }
 
 /* By two of the ranks what all three have left. */
