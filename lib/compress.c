@@ -133,6 +133,26 @@ static void add_up(const struct sl_compression_counted *counted, struct sl_compr
     sums->error += compression->runner.tally.error;
 }
 
+static int check_feedback(const struct sl_codec_spec *spec)
+{
+    const char *name = sl_codec_by_id(spec->id)->name;
+
+    if ((sl_codec_by_id(spec->id)->flags & SL_CODEC_FIXED) == 0)
+        return sl_fail(-EINVAL,
+                       "there is no feedback=on for %s, which loses nothing or has no fixed size",
+                       name);
+    if (spec->row != 0)
+        return sl_fail(-EINVAL,
+                       "there is no feedback=on for %s: what comes in a row is another thing each "
+                       "time",
+                       name);
+    if (spec->id == SL_CODEC_SKETCH)
+        return sl_fail(-EINVAL,
+                       "there is no feedback=on for sketch: what a rank's own sketch gives "
+                       "back is mostly of other elements, and residuals would grow");
+    return 0;
+}
+
 int sl_compression_create(const char *text, struct sl_coding **out)
 {
     struct sl_codec_spec spec, inside;
@@ -150,20 +170,12 @@ int sl_compression_create(const char *text, struct sl_coding **out)
         return err;
     if (spec.dtype != SLUICE_F32)
         return sl_fail(-EINVAL, "the type of elements is that of each call, and not asked for");
-    if (setting.feedback && (sl_codec_by_id(spec.id)->flags & SL_CODEC_FIXED) == 0)
-        return sl_fail(-EINVAL,
-                       "there is no feedback=on for %s, which loses nothing or has no "
-                       "fixed size",
-                       sl_codec_by_id(spec.id)->name);
-    if (setting.feedback && spec.row != 0)
-        return sl_fail(-EINVAL,
-                       "there is no feedback=on for %s: what comes in a row is another thing each "
-                       "time",
-                       sl_codec_by_id(spec.id)->name);
-    if (setting.feedback && spec.id == SL_CODEC_SKETCH)
-        return sl_fail(-EINVAL,
-                       "there is no feedback=on for sketch: what a rank's own sketch gives "
-                       "back is mostly of other elements, and residuals would grow");
+    if (setting.feedback)
+        err = check_feedback(&spec);
+    if (setting.feedback && err == 0 && (sl_codec_by_id(inside.id)->flags & SL_CODEC_LOSSLESS) == 0)
+        err = check_feedback(&inside);
+    if (err != 0)
+        return err;
     made = calloc(1, sizeof(*made));
     if (made == NULL)
         return sl_fail(-ENOMEM, "no memory to compress");

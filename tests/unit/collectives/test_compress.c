@@ -98,6 +98,7 @@ static void texts(struct sluice_comm *comm, int rank)
         {"bq8:when=maybe", "when=maybe: the choices are cost, always"},
         {"bq8:min=x", ""},
         {"row8:row=96,feedback=on", "there is no feedback=on for row8: what comes in a row"},
+        {"bq8:feedback=on,inside=rowe4m3:row=5000", "there is no feedback=on for rowe4m3"},
         {"row8", "row=32 to 8192 elements are one"},
         {"bq8:recipe=star", "recipe=star: the choices are auto, sum, gather, hosts, oneshot, ring"},
         {"bq8:dtype=bf16", "the type of elements is that of each call"},
