@@ -295,8 +295,30 @@ static size_t find(const struct index *index, const struct part_head *part)
     return low;
 }
 
+/* The part's elements as those of which it is counted how often they were encoded. */
+static struct part_head counted(const struct part_head *part)
+{
+    struct part_head turn = *part;
+
+    turn.kind = SL_STATE_TURN;
+    return turn;
+}
+
+/* By another schedule there may be no encodings of own elements: known by their count, none of
+ * them needs a residual. */
+static bool may_lack(const struct part_head *part, const struct index *index, bool moved)
+{
+    struct part_head turn = counted(part);
+    uint64_t to, from;
+    size_t i = find(index, &turn);
+
+    return moved && part->kind == SL_STATE_RESIDUAL && i < index->count &&
+           shared(&turn, &index->parts[i].head, &to, &from) != 0;
+}
+
 /* Each part has all its elements once, by its codec. */
-static int check_part(const struct sl_state_part *wanted, struct index *index, bool dropped)
+static int check_part(const struct sl_state_part *wanted, struct index *index, bool dropped,
+                      bool moved)
 {
     struct part_head part = head_of(wanted);
     uint64_t to, from, more, found = 0;
@@ -314,19 +336,35 @@ static int check_part(const struct sl_state_part *wanted, struct index *index, b
         found += more;
         saved->taken += more;
     }
-    if (found == part.count || dropped)
+    if (found == part.count || dropped || (found == 0 && may_lack(&part, index, moved)))
         return 0;
     return sl_fail(-EBADMSG, "saved state has %llu of the %llu elements of the %s with id %llu",
                    (unsigned long long)found, (unsigned long long)part.count, name_of(part.kind),
                    (unsigned long long)part.id);
 }
 
+/* As may_lack(), of what is saved. */
+static bool may_go(const struct part_head *saved, const struct sl_state_part *parts, size_t count)
+{
+    struct part_head turn = counted(saved);
+    uint64_t to, from;
+
+    for (size_t i = 0; i < count && saved->kind == SL_STATE_RESIDUAL; i++) {
+        struct part_head part = head_of(&parts[i]);
+
+        if (shared(&part, &turn, &to, &from) != 0)
+            return true;
+    }
+    return false;
+}
+
 /* Each saved element goes to one part. */
-static int check_saved(const struct saved *saved)
+static int check_saved(const struct saved *saved, const struct sl_state_part *parts, size_t count,
+                       bool moved)
 {
     const struct part_head *head = &saved->head;
 
-    if (saved->taken == head->count)
+    if (saved->taken == head->count || (saved->taken == 0 && moved && may_go(head, parts, count)))
         return 0;
     return sl_fail(-EINVAL,
                    "of the saved %s with id %llu, %llu of %llu elements have a place to go",
@@ -367,13 +405,14 @@ static void fill_part(const struct sl_state_part *part, const struct index *inde
 static int check(const struct sl_state_part *parts, size_t count, const struct head *head,
                  uint32_t ranks, struct index *index)
 {
+    bool moved = head->ranks != ranks;
     int err = 0;
 
     for (size_t i = 0; i < count && err == 0; i++)
-        err = check_part(&parts[i], index, is_dropped(parts[i].kind, head, ranks));
+        err = check_part(&parts[i], index, is_dropped(parts[i].kind, head, ranks), moved);
     for (size_t i = 0; i < index->count && err == 0; i++)
         if (!is_dropped(index->parts[i].head.kind, head, ranks))
-            err = check_saved(&index->parts[i]);
+            err = check_saved(&index->parts[i], parts, count, moved);
     return err;
 }
 
@@ -389,7 +428,7 @@ int sl_state_load(const struct sl_state_part *parts, size_t count, uint32_t rank
     for (size_t i = 0; i < count && err == 0; i++) {
         bool dropped = is_dropped(parts[i].kind, &head, ranks);
 
-        if (parts[i].kind == SL_STATE_TURN || dropped)
+        if (parts[i].kind == SL_STATE_TURN || head.ranks != ranks)
             memset(parts[i].data, 0, parts[i].len);
         if (!dropped)
             fill_part(&parts[i], &index);

@@ -9,7 +9,9 @@
  * may the number of their encodings. All else is loaded whole or not at all.
  *
  * What was saved while shards had other owners, as with another number of ranks, is taken, but for
- * the residuals of shards, which no rank has any more: those become zeros.
+ * the residuals of shards, which no rank has any more: those become zeros. And so do residuals of
+ * own elements where one of both has none at all, as another schedule does not encode them, if they
+ * are known by how often they were encoded.
  *
  * Bytes may lie anywhere, aligned or not.
  */

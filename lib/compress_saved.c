@@ -154,8 +154,17 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-/* Another number where the owners of sums are others: with other ranks, hosts or buckets. The order
- * of operations does not count. */
+static uint64_t hash_of(const struct sluice_operation *operation)
+{
+    uint64_t hash = mix(mix(operation->state_id, operation->state_first), elements_of(operation));
+
+    for (const char *c = operation->plan->schedule.algo; *c != '\0'; c++)
+        hash = mix(hash, (unsigned char)*c);
+    return hash;
+}
+
+/* Another number where the owners of sums are others: with other ranks, hosts, buckets or
+ * schedules. The order of operations does not count. */
 static uint32_t owners_of(struct sluice_operation *const *operations, size_t count)
 {
     const struct sluice_comm *comm = operations[0]->comm;
@@ -165,8 +174,7 @@ static uint32_t owners_of(struct sluice_operation *const *operations, size_t cou
         hash = mix(hash, comm->host[i]);
     for (size_t i = 0; i < count; i++)
         if (operations[i]->plan->coding != NULL)
-            cuts += mix(mix(operations[i]->state_id, operations[i]->state_first),
-                        elements_of(operations[i]));
+            cuts += hash_of(operations[i]);
     return (uint32_t)(mix(hash, cuts) >> 32);
 }
 

@@ -134,8 +134,9 @@ SLUICE_API int sluice_operation_save(struct sluice_operation *operation, void *o
 
 /**
  * Go on from what sluice_operation_save() gave on this rank of an operation with the same codec and
- * count: bit for bit as if it had not been interrupted. Of another number of ranks, or of ranks on
- * other hosts, the part of this rank's own elements is taken, and that of sums starts anew.
+ * count: bit for bit as if it had not been interrupted. Of another number of ranks, of ranks on
+ * other hosts, or by another algorithm (recipe=), the part of this rank's own elements is taken if
+ * both have one, and that of sums starts anew.
  *
  * Errors  -EINVAL: of another codec or other elements, or this one is not compressed or is under
  *         way; -EBADMSG: no such bytes, or they lack elements; -ENOMEM. It is then as it was.

@@ -339,6 +339,75 @@ static void sums_begin_anew_where_hosts_are_others(void **state)
     run(moved);
 }
 
+/* How many residuals it has, of all stages, that are not zero; and what they are from now on. */
+static size_t residuals(const struct sluice_operation *operation, float now)
+{
+    const struct sl_code_state *state = operation->state;
+    size_t count = 0;
+
+    for (unsigned stage = 0; stage < SL_CODE_STAGES; stage++)
+        for (size_t i = 0; i < state->extents[stage].count * 4096; i++) {
+            if (state->extents[stage].first * 4096 + i >= N)
+                break;
+            count += state->residuals[stage][i] != 0;
+            state->residuals[stage][i] = now;
+        }
+    return count;
+}
+
+/* Goes on by b from what a has kept: of how often it was started, and nothing else. */
+static void goes_on(struct rank *r, struct sluice_operation *a, struct sluice_operation *b)
+{
+    size_t size = sizeof(r->bytes);
+
+    residuals(a, 1);
+    residuals(b, 1);
+    CREW_EXPECT(sluice_operation_save(a, r->bytes, &size) == 0);
+    CREW_EXPECT(sluice_operation_set_state_id(b, 8, 0) == 0);
+    CREW_EXPECT(sluice_operation_load(b, r->bytes, size) == -EBADMSG && says("with id 8"));
+    CREW_EXPECT(residuals(b, 1) > 500);
+    CREW_EXPECT(sluice_operation_set_state_id(b, 7, 0) == 0);
+    CREW_EXPECT(sluice_operation_load(b, r->bytes, size) == 0);
+    CREW_EXPECT(b->turn == a->turn && residuals(b, 0) == 0);
+}
+
+/* One shot keeps what own elements lack, a ring and hosts what sums lack. */
+static void by_others(struct sluice_comm *comm, int rank)
+{
+    static const uint32_t two[] = {0, 0, 1, 1};
+    struct rank *r = rank_new(rank);
+    struct sluice_operation *shot = bucket(comm, r, CODEC, 7, 0, N), *others[2];
+    const uint32_t *host = comm->host, hosts = comm->host_count, locals = comm->most_local;
+
+    CREW_EXPECT(shot != NULL && sluice_start(shot, NULL) == 0 && sluice_start(shot, NULL) == 0);
+    others[0] = bucket(comm, r, CODEC ",recipe=ring", 7, 0, N);
+    comm->host = two;
+    comm->host_count = comm->most_local = 2;
+    others[1] = bucket(comm, r, CODEC, 7, 0, N);
+    CREW_EXPECT(others[0] != NULL && others[1] != NULL);
+    CREW_EXPECT(strcmp(others[1]->plan->schedule.algo, "oneshot_hosts") == 0);
+    for (int i = 0; i < 2; i++) {
+        goes_on(r, shot, others[i]);
+        CREW_EXPECT(sluice_start(shot, NULL) == 0);
+        goes_on(r, others[i], shot);
+        CREW_EXPECT(shot->turn == 2);
+    }
+    comm->host = host;
+    comm->host_count = hosts;
+    comm->most_local = locals;
+    sluice_operation_free(shot);
+    free_all(others, 2);
+    free(r);
+}
+
+static void another_schedule_goes_on_though_it_keeps_other_parts(void **state)
+{
+    const struct sl_transport_ops *ops = sl_transport_find("shm", 3);
+    struct crew crew = {.ranks = 4, .settings = "", .ops = {ops, ops, ops, ops}};
+
+    RUN_CREW(&crew, by_others);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +417,7 @@ int main(void)
         cmocka_unit_test(what_belongs_elsewhere_is_refused_with_a_sentence),
         cmocka_unit_test(sums_begin_anew_where_hosts_are_others),
         cmocka_unit_test(other_numbers_of_ranks_take_what_is_of_their_own_elements),
+        cmocka_unit_test(another_schedule_goes_on_though_it_keeps_other_parts),
     };
 
     return cmocka_run_group_tests_name("saved_operations", tests, NULL, NULL);

@@ -151,6 +151,43 @@ static void another_number_of_ranks_begins_its_shards_anew(void **state)
     assert_nothing_changed();
 }
 
+/* Known by their count, own elements may have residuals on one side alone; but not some of them. */
+static void elements_that_are_counted_may_have_no_residual(void **state)
+{
+    uint32_t turns = 5, back_turns = 0;
+    const struct sl_state_part parts[] = {
+        {7, 100, SL_STATE_TURN, &turns, sizeof(turns), .count = 200},
+        {7, 100, SL_STATE_RESIDUAL, residual, 200 * 4},
+    };
+    struct sl_state_part to[] = {
+        {7, 100, SL_STATE_TURN, &back_turns, sizeof(back_turns), .count = 200},
+        {7, 100, SL_STATE_RESIDUAL, back, 200 * 4},
+    };
+
+    save(4); /* forgets what other cases have loaded */
+    len = sl_state_size(parts, 2);
+    sl_state_save(parts, 2, 4, 0, bytes);
+    assert_int_equal(sl_state_load(to, 1, 4, bytes, len, NULL), -EINVAL); /* the same owners */
+    assert_int_equal(sl_state_load(to, 1, 8, bytes, len, NULL), 0);
+    assert_int_equal(back_turns, 5);
+    sl_state_save(parts + 1, 1, 4, 0, bytes); /* of no count */
+    assert_int_equal(sl_state_load(NULL, 0, 8, bytes, sl_state_size(parts + 1, 1), NULL), -EINVAL);
+
+    len = sl_state_size(parts, 1);
+    sl_state_save(parts, 1, 4, 0, bytes);
+    assert_int_equal(sl_state_load(to, 2, 4, bytes, len, NULL), -EBADMSG);
+    assert_int_equal(sl_state_load(to + 1, 1, 8, bytes, len, NULL), -EINVAL); /* of no count */
+    assert_nothing_changed();
+    assert_int_equal(sl_state_load(to, 2, 8, bytes, len, NULL), 0);
+    for (size_t i = 0; i < 200; i++)
+        assert_true(back[i] == 0);
+
+    sl_state_save(parts, 2, 4, 0, bytes);
+    len = sl_state_size(parts, 2);
+    to[1].first = 101; /* some have one */
+    assert_int_equal(sl_state_load(to, 2, 8, bytes, len, NULL), -EBADMSG);
+}
+
 static void what_is_missing_or_left_over_is_named(void **state)
 {
     struct sl_state_part parts[5];
@@ -321,6 +358,7 @@ int main(void)
         cmocka_unit_test(residuals_are_loaded_in_other_pieces),
         cmocka_unit_test(what_is_saved_twice_does_not_stand_for_the_rest),
         cmocka_unit_test(another_number_of_ranks_begins_its_shards_anew),
+        cmocka_unit_test(elements_that_are_counted_may_have_no_residual),
         cmocka_unit_test(what_is_missing_or_left_over_is_named),
         cmocka_unit_test(bytes_may_lie_at_any_address),
         cmocka_unit_test(what_another_codec_has_left_is_refused_by_name),
