@@ -79,6 +79,7 @@ static void measure(struct sl_code_runner *runner, const struct sl_codec_spec *s
     size_t step = runner->codec->size(spec, tile);
     size_t len = runner->codec->size(spec, work->count);
     struct sl_codec_spec floats = *spec;
+    double power = 0, error = 0;
 
     floats.dtype = SLUICE_F32;
     for (uint64_t first = 0; first < work->count; first += tile) {
@@ -95,10 +96,12 @@ static void measure(struct sl_code_runner *runner, const struct sl_codec_spec *s
         for (size_t i = 0; i < n; i++) {
             double lacks = (double)given[i] - sent[i];
 
-            runner->tally.power += (double)given[i] * given[i];
-            runner->tally.error += lacks * lacks;
+            power += (double)given[i] * given[i];
+            error += lacks * lacks;
         }
     }
+    sl_code_tally_add(&runner->tally.power, power);
+    sl_code_tally_add(&runner->tally.error, error);
 }
 
 static int encode(struct sl_code_runner *runner, const struct sl_work *work, uint64_t *len)
@@ -180,13 +183,16 @@ static int encode_term(struct sl_code_runner *runner, const struct sl_work *work
 {
     float *residual = sl_code_state_at(work->state, work->stage, work->tile, work->count);
     struct sl_code_tally *tally = &runner->tally;
+    double power = 0, error = 0;
     struct sl_terms_at at;
     int err = term_of(runner, work, work->dst_len, &at);
 
     if (err != 0)
         return err;
     sl_terms_encode(&at, work->dtype, work->src, residual, work->count, work->dst,
-                    runner->measure ? &tally->power : NULL, runner->measure ? &tally->error : NULL);
+                    runner->measure ? &power : NULL, runner->measure ? &error : NULL);
+    sl_code_tally_add(&tally->power, power);
+    sl_code_tally_add(&tally->error, error);
     *len = work->dst_len;
     tally->messages += work->term == 0;
     tally->elements += work->term == 0 ? work->count : 0;

@@ -28,9 +28,25 @@ struct sl_codec_code {
 /* What a runner has encoded so far. */
 struct sl_code_tally {
     uint64_t messages, elements, bytes;
-    /* sums of squares, with measure: of elements, and of what their encodings lack of them */
+    /* sums of squares, with measure: of elements, and of what their encodings lack of them. Other
+     * threads may read them, by sl_code_tally_read(). */
     double power, error;
 };
+
+static inline double sl_code_tally_read(const double *sum)
+{
+    double now;
+
+    __atomic_load(sum, &now, __ATOMIC_RELAXED);
+    return now;
+}
+
+/* One writer, any readers. */
+static inline void sl_code_tally_add(double *sum, double more)
+{
+    more += *sum;
+    __atomic_store(sum, &more, __ATOMIC_RELAXED);
+}
 
 struct sl_code_runner {
     struct sl_runner base;

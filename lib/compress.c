@@ -129,8 +129,8 @@ static void add_up(const struct sl_compression_counted *counted, struct sl_compr
     sums->raw_ns += load(&coding->raw_ns);
     sums->busy_ns += load(&coding->busy_ns);
     sums->measured |= compression->runner.measure;
-    sums->power += compression->runner.tally.power;
-    sums->error += compression->runner.tally.error;
+    sums->power += sl_code_tally_read(&compression->runner.tally.power);
+    sums->error += sl_code_tally_read(&compression->runner.tally.error);
 }
 
 static int check_feedback(const struct sl_codec_spec *spec)

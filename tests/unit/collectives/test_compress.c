@@ -6,6 +6,7 @@
 #include "collectives/plan.h"
 #include "core/err.h"
 #include "core/registry.h"
+#include "lib/compress_report.h"
 
 #include <sluice/compress.h>
 
@@ -180,6 +181,28 @@ static void calls_that_a_codec_is_for_send_fewer_bytes(void **state)
 {
     (void)state;
     run(calls);
+}
+
+/* Others' errors are read while they encode, as by the thread that ends the process. */
+static void adds_up(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+    struct sl_compression_sums sums;
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always,measure=on") == 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
+        sl_compression_sum(&sums);
+        CREW_EXPECT(sums.measured && sums.power > 0 && sums.calls > round);
+        CREW_EXPECT(sums.error > 1e-7 * sums.power && sums.error < 1e-4 * sums.power);
+    }
+    free(r);
+}
+
+static void what_all_came_to_is_added_up_while_they_work(void **state)
+{
+    (void)state;
+    run(adds_up);
 }
 
 /* Nonblocking, many at once, and a setting that changes while they are under way. */
@@ -617,6 +640,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_that_is_wrong_is_named_and_changes_nothing),
         cmocka_unit_test(calls_that_a_codec_is_for_send_fewer_bytes),
+        cmocka_unit_test(what_all_came_to_is_added_up_while_they_work),
         cmocka_unit_test(calls_under_way_keep_the_codec_that_they_began_with),
         cmocka_unit_test(ranks_with_other_parameters_are_named_before_anything_is_written),
         cmocka_unit_test(what_an_operation_keeps_can_be_saved_and_loaded),
