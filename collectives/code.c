@@ -260,12 +260,13 @@ static void count_bytes(const struct sluice_req *op, struct sl_coding *coding)
     sl_coding_add(&coding->raw_bytes, raw);
 }
 
-/* Several that are under way together share the time. */
+/* Of which it is not known what it should have taken without, time is no gain and no loss. Several
+ * that are under way together share it. */
 void sl_coding_begins(const struct sluice_req *op)
 {
     struct sl_coding *coding = op->plan->coding;
 
-    if (coding->under_way++ == 0)
+    if (op->plan->raw_ns > 0 && coding->under_way++ == 0)
         coding->busy_since_ns = sl_now(op->comm->worker->clock);
 }
 
@@ -279,7 +280,7 @@ void sl_coding_ends(struct sluice_req *op, int status)
             sl_coding_add(&coding->raw_calls, 1);
         return;
     }
-    if (--coding->under_way == 0)
+    if (plan->raw_ns > 0 && --coding->under_way == 0)
         sl_coding_add(&coding->busy_ns, sl_now(op->comm->worker->clock) - coding->busy_since_ns);
     if (status == 0) {
         sl_coding_add(&coding->raw_ns, (uint64_t)plan->raw_ns);

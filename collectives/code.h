@@ -43,7 +43,8 @@ struct sl_coding {
      * threads may read them, so they are written by sl_coding_add(). */
     uint64_t calls, bytes, raw_bytes;
     uint64_t raw_calls; /* left as they are, as that should take less time */
-    /* What the compressed ones should have taken without, and how long some were under way. */
+    /* What the compressed ones should have taken without, where that is known, and how long some
+     * of these were under way. */
     uint64_t raw_ns, busy_ns;
     uint64_t busy_since_ns;
     uint32_t under_way;

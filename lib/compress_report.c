@@ -62,7 +62,7 @@ bool sl_compression_text(const struct sl_compression_sums *sums, char *out, size
                 (unsigned long long)sums->raw_bytes, 100 * part);
     if (sums->measured && sums->power > 0)
         sl_text_add(out, cap, ", error %.3g", sums->error / sums->power);
-    if (sums->calls != 0)
+    if (sums->raw_ns != 0)
         sl_text_add(out, cap, ", %s about %.3f ms", saved >= 0 ? "saved" : "lost",
                     (saved >= 0 ? saved : -saved) / 1e6);
     sl_text_add(out, cap, "; %llu calls left as they are, which is faster",

@@ -101,7 +101,8 @@ struct sluice_compression_report {
     double error; /**< what encodings lack of their elements, in mean squares over the mean square
                        of the elements; negative: it is not measured (measure=on) */
     int64_t saved_ns;   /**< estimated: what these calls should have taken as they are, by measured
-                           costs, less the time in which at least one was under way */
+                           costs, less the time in which at least one was under way. Of those on
+                           GPU memory it is not known, and they have no part in it */
     uint64_t raw_calls; /**< left as they are, as compressing should have taken longer */
     uint64_t reserved[2]; /**< 0 */
 };

@@ -183,6 +183,32 @@ static void calls_that_a_codec_is_for_send_fewer_bytes(void **state)
     run(calls);
 }
 
+/* Nothing is known of what an algorithm takes that cannot do it. */
+static void of_no_cost(struct sluice_comm *comm, int rank)
+{
+    struct rank *r = rank_new(rank);
+    struct sluice_compression_report report;
+    struct sl_compression_sums sums = {0};
+    char text[256];
+
+    CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always") == 0);
+    CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
+    CREW_EXPECT(sluice_comm_compression_report(comm, &report) == 0);
+    CREW_EXPECT(report.calls == 1 && report.saved_ns == 0);
+    sums.calls = report.calls;
+    CREW_EXPECT(sl_compression_text(&sums, text, sizeof(text)) && strstr(text, "about") == NULL);
+    free(r);
+}
+
+static void time_is_compared_where_it_is_known_without(void **state)
+{
+    const struct sl_transport_ops *ops = sl_transport_find(transport, strlen(transport));
+    struct crew crew = {.ranks = RANKS, .settings = "ALGO=allreduce:hier", .ops = {ops, ops, ops}};
+
+    (void)state;
+    RUN_CREW(&crew, of_no_cost);
+}
+
 /* Others' errors are read while they encode, as by the thread that ends the process. */
 static void adds_up(struct sluice_comm *comm, int rank)
 {
@@ -640,6 +666,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_that_is_wrong_is_named_and_changes_nothing),
         cmocka_unit_test(calls_that_a_codec_is_for_send_fewer_bytes),
+        cmocka_unit_test(time_is_compared_where_it_is_known_without),
         cmocka_unit_test(what_all_came_to_is_added_up_while_they_work),
         cmocka_unit_test(calls_under_way_keep_the_codec_that_they_began_with),
         cmocka_unit_test(ranks_with_other_parameters_are_named_before_anything_is_written),
