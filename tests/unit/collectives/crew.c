@@ -125,3 +125,19 @@ const char *crew_run(const struct crew *crew, crew_body *body)
         pthread_join(member[i].thread, NULL);
     return trouble[0] != '\0' ? trouble : NULL;
 }
+
+bool crew_alike(struct sluice_comm *comm, const void *bytes, size_t len)
+{
+    unsigned char *first = malloc(len);
+    int32_t differs, most = 1;
+
+    sl_assert(first != NULL);
+    memcpy(first, bytes, len);
+    if (sluice_broadcast(comm, first, first, len, SLUICE_U8, 0, NULL) == 0) {
+        differs = memcmp(first, bytes, len) != 0;
+        if (sluice_allreduce(comm, &differs, &most, 1, SLUICE_I32, SLUICE_MAX, NULL) != 0)
+            most = 1;
+    }
+    free(first);
+    return most == 0;
+}

@@ -34,6 +34,9 @@ int crew_make(int group, const int *ranks, int count, struct sluice_comm **out);
 /* The same from another thread, as that rank of the crew. */
 int crew_make_as(int rank, int group, const int *ranks, int count, struct sluice_comm **out);
 
+/* From the bodies of all of a communicator's ranks: whether they have the same len bytes. */
+bool crew_alike(struct sluice_comm *comm, const void *bytes, size_t len);
+
 void crew_failed(const char *file, int line, const char *what);
 
 #define RUN_CREW(crew, body)                                                                       \

@@ -71,23 +71,6 @@ static bool same_bits(const void *a, const void *b)
     return memcmp(a, b, N * sizeof(float)) == 0;
 }
 
-/* All ranks have the bits of rank 0. */
-static bool alike(struct sluice_comm *comm, const void *out)
-{
-    size_t len = N * sizeof(float);
-    unsigned char *first = malloc(len);
-    int32_t differs, most = 1;
-
-    memcpy(first, out, len);
-    if (sluice_broadcast(comm, first, first, len, SLUICE_U8, 0, NULL) == 0) {
-        differs = memcmp(first, out, len) != 0;
-        if (sluice_allreduce(comm, &differs, &most, 1, SLUICE_I32, SLUICE_MAX, NULL) != 0)
-            most = 1;
-    }
-    free(first);
-    return most == 0;
-}
-
 static void calls(struct sluice_comm *comm, int rank)
 {
     struct rank *r = rank_new(rank);
@@ -96,7 +79,7 @@ static void calls(struct sluice_comm *comm, int rank)
     CREW_EXPECT(sluice_comm_set_compression(comm, "shiq:bits=16,measure=on,when=always") == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
     CREW_EXPECT(error_of(r->out, 1) > 1e-12 && error_of(r->out, 1) < 1e-8);
-    CREW_EXPECT(alike(comm, r->out));
+    CREW_EXPECT(crew_alike(comm, r->out, N * sizeof(float)));
     CREW_EXPECT(sluice_comm_compression_report(comm, &report) == 0 && report.calls == 1);
     double part = (double)report.wire_bytes / (double)report.raw_bytes;
 
@@ -107,15 +90,16 @@ static void calls(struct sluice_comm *comm, int rank)
     memcpy(r->other, r->in, sizeof(r->in));
     CREW_EXPECT(sluice_allreduce(comm, r->other, r->other, N, SLUICE_F32, SLUICE_AVG, NULL) == 0);
     CREW_EXPECT(error_of(r->other, 1.0 / RANKS) > 1e-5 && error_of(r->other, 1.0 / RANKS) < 1e-3);
-    CREW_EXPECT(alike(comm, r->other));
+    CREW_EXPECT(crew_alike(comm, r->other, N * sizeof(float)));
 
     /* All that is kept is right: of nearly half of the elements. */
     CREW_EXPECT(sluice_comm_set_compression(comm, "randk:k=2000,seed=5,when=always") == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
-    CREW_EXPECT(error_of(r->out, 1) > 0.45 && error_of(r->out, 1) < 0.56 && alike(comm, r->out));
+    CREW_EXPECT(error_of(r->out, 1) > 0.45 && error_of(r->out, 1) < 0.56 &&
+                crew_alike(comm, r->out, N * sizeof(float)));
     CREW_EXPECT(sluice_comm_set_compression(comm, "sketch:k=800,rows=5,when=always") == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
-    CREW_EXPECT(alike(comm, r->out));
+    CREW_EXPECT(crew_alike(comm, r->out, N * sizeof(float)));
     free(r);
 }
 
@@ -135,7 +119,7 @@ static void votes(struct sluice_comm *comm, int rank)
 
         CREW_EXPECT((r->out[i] < 0) == (below > 1) && r->out[i] != 0);
     }
-    CREW_EXPECT(alike(comm, r->out));
+    CREW_EXPECT(crew_alike(comm, r->out, N * sizeof(float)));
     free(r);
 }
 
@@ -158,7 +142,7 @@ static void by_name(struct sluice_comm *comm, int rank)
 
     CREW_EXPECT(sluice_comm_set_compression(comm, "shiq:when=always") == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
-    CREW_EXPECT(error_of(r->out, 1) < 1e-3 && alike(comm, r->out));
+    CREW_EXPECT(error_of(r->out, 1) < 1e-3 && crew_alike(comm, r->out, N * sizeof(float)));
     free(r);
 }
 

@@ -70,22 +70,6 @@ static double error_of(const float *out, double factor)
     return error / power;
 }
 
-/* All ranks have the bits of rank 0. */
-static bool alike(struct sluice_comm *comm, const void *out, size_t len)
-{
-    unsigned char *first = malloc(len);
-    int32_t differs, most = 1;
-
-    memcpy(first, out, len);
-    if (sluice_broadcast(comm, first, first, len, SLUICE_U8, 0, NULL) == 0) {
-        differs = memcmp(first, out, len) != 0;
-        if (sluice_allreduce(comm, &differs, &most, 1, SLUICE_I32, SLUICE_MAX, NULL) != 0)
-            most = 1;
-    }
-    free(first);
-    return most == 0;
-}
-
 static void texts(struct sluice_comm *comm, int rank)
 {
     const struct {
@@ -160,7 +144,7 @@ static void calls(struct sluice_comm *comm, int rank)
     CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always,measure=on") == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
     CREW_EXPECT(error_of(r->out, 1) > 1e-7 && error_of(r->out, 1) < 1e-4);
-    CREW_EXPECT(alike(comm, r->out, sizeof(r->out)));
+    CREW_EXPECT(crew_alike(comm, r->out, sizeof(r->out)));
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_AVG, NULL) == 0);
     CREW_EXPECT(error_of(r->out, 1.0 / RANKS) < 1e-4);
     CREW_EXPECT(sluice_comm_compression_report(comm, &report) == 0);
@@ -250,7 +234,8 @@ static void in_flight(struct sluice_comm *comm, int rank)
     }
     CREW_EXPECT(error_of(r->out, 1) < 1e-4);
     CREW_EXPECT(error_of(r->other, 1) > 0.1);
-    CREW_EXPECT(alike(comm, r->out, sizeof(r->out)) && alike(comm, r->other, sizeof(r->other)));
+    CREW_EXPECT(crew_alike(comm, r->out, sizeof(r->out)) &&
+                crew_alike(comm, r->other, sizeof(r->other)));
 
     CREW_EXPECT(sluice_comm_set_compression(comm, "bq4:when=always") == 0);
     CREW_EXPECT(sluice_group_start() == 0);
@@ -322,7 +307,7 @@ static void kept(struct sluice_comm *comm, int rank)
             CREW_EXPECT(sluice_operation_save(once, bytes, &size) == 0);
         CREW_EXPECT(start(once, r, round) == 0);
         memcpy(outs[rank][round], r->out, sizeof(r->out));
-        CREW_EXPECT(alike(comm, r->out, sizeof(r->out)));
+        CREW_EXPECT(crew_alike(comm, r->out, sizeof(r->out)));
     }
 
     /* Another one that goes on from there has the same bits. */
@@ -554,7 +539,7 @@ static void recipes(struct sluice_comm *comm, int rank)
     CREW_EXPECT(sluice_comm_compression_report(comm, &shot) == 0);
     CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always,recipe=ring") == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_AVG, NULL) == 0);
-    CREW_EXPECT(error_of(r->out, 1.0 / RANKS) < 1e-4 && alike(comm, r->out, sizeof(r->out)));
+    CREW_EXPECT(error_of(r->out, 1.0 / RANKS) < 1e-4 && crew_alike(comm, r->out, sizeof(r->out)));
     CREW_EXPECT(memcmp(r->out, r->other, sizeof(r->out)) != 0);
     CREW_EXPECT(sluice_comm_compression_report(comm, &ring) == 0 && ring.calls == 1);
     CREW_EXPECT(ring.wire_bytes < shot.wire_bytes * 3 / 2);
@@ -563,7 +548,7 @@ static void recipes(struct sluice_comm *comm, int rank)
 
     CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:when=always,recipe=gather") == 0);
     CREW_EXPECT(sluice_allreduce(comm, r->in, r->out, N, SLUICE_F32, SLUICE_SUM, NULL) == 0);
-    CREW_EXPECT(error_of(r->out, 1) < 5e-5 && alike(comm, r->out, sizeof(r->out)));
+    CREW_EXPECT(error_of(r->out, 1) < 5e-5 && crew_alike(comm, r->out, sizeof(r->out)));
     CREW_EXPECT(sluice_comm_compression_report(comm, &gather) == 0);
     CREW_EXPECT(gather.raw_bytes == (RANKS - 1) * sizeof(r->in));
     free(r);

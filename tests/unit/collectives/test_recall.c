@@ -95,20 +95,6 @@ static double error_of_mean(struct sluice_comm *comm, struct rank *r, int rounds
     return error / power;
 }
 
-/* All ranks have the bits of rank 0; words are not compressed. */
-static bool alike(struct sluice_comm *comm, struct rank *r)
-{
-    int32_t differs, most = 1;
-
-    memcpy(r->want, r->out, sizeof(r->out));
-    if (sluice_broadcast(comm, r->want, r->want, sizeof(r->want), SLUICE_U8, 0, NULL) == 0) {
-        differs = memcmp(r->want, r->out, sizeof(r->out)) != 0;
-        if (sluice_allreduce(comm, &differs, &most, 1, SLUICE_I32, SLUICE_MAX, NULL) != 0)
-            most = 1;
-    }
-    return most == 0;
-}
-
 static void repeats(struct sluice_comm *comm, int rank)
 {
     static const char *const codecs[] = {"bq2", "bq4"};
@@ -122,7 +108,7 @@ static void repeats(struct sluice_comm *comm, int rank)
             snprintf(text, sizeof(text), "%s%s", codecs[c], on ? ":feedback=on" : "");
             CREW_EXPECT(set(comm, text) == 0);
             errors[on] = error_of_mean(comm, r, ROUNDS);
-            CREW_EXPECT(alike(comm, r));
+            CREW_EXPECT(crew_alike(comm, r->out, sizeof(r->out)));
         }
         if (rank == 0)
             printf("# %s: the mean of %d calls has an error of %.2e, with feedback of %.2e\n",
@@ -150,7 +136,7 @@ static void one_rank(struct sluice_comm *comm, int rank)
     one = error_of_mean(comm, r, ROUNDS);
     if (rank == 0)
         printf("# bq2: an error of %.2e, with residuals of one rank of %.2e\n", none, one);
-    CREW_EXPECT(alike(comm, r));
+    CREW_EXPECT(crew_alike(comm, r->out, sizeof(r->out)));
     CREW_EXPECT(one < 0.9 * none && one > none / 10);
     free(r);
 }
@@ -313,7 +299,7 @@ static void in_flight(struct sluice_comm *comm, int rank)
     }
     CREW_EXPECT(comm->recalls == NULL);
     CREW_EXPECT(set(comm, "bq4") == 0);
-    CREW_EXPECT(sum(comm, r, 0) == 0 && alike(comm, r));
+    CREW_EXPECT(sum(comm, r, 0) == 0 && crew_alike(comm, r->out, sizeof(r->out)));
     free(r);
 }
 
