@@ -3,7 +3,7 @@
 #ifndef SL_TESTS_UNIT_SCHEDULES_CODED_H
 #define SL_TESTS_UNIT_SCHEDULES_CODED_H
 
-#include "tests/util/shapes.h"
+#include "tests/util/mistakes.h"
 
 #include "core/err.h"
 #include "schedules/build.h"
@@ -41,13 +41,7 @@ static inline void build_by(const struct sl_algo *algo, const struct sl_shape *b
 
 static inline struct sl_step *step_of(uint32_t rank, unsigned kind, uint32_t idx)
 {
-    struct sl_schedule *s = &coll.schedules[rank];
-
-    for (uint32_t i = 0; i < s->step_count; i++)
-        if (s->steps[i].kind == kind && idx-- == 0)
-            return &s->steps[i];
-    fail_msg("no such step");
-    return NULL;
+    return mistake_step(&coll, rank, kind, idx);
 }
 
 static inline uint32_t count_of(uint32_t rank, unsigned kind)
@@ -59,17 +53,9 @@ static inline uint32_t count_of(uint32_t rank, unsigned kind)
     return count;
 }
 
-/* Every seed must find it, by one sentence or the other. */
 static inline void caught(const char *sentence, const char *other)
 {
-    for (uint64_t seed = 0; seed < 20; seed++) {
-        assert_int_equal(sl_check(coll.shapes, coll.schedules, seed), -EINVAL);
-        if (strstr(sluice_last_error(), sentence) == NULL &&
-            (other == NULL || strstr(sluice_last_error(), other) == NULL))
-            fail_msg("seed %d: wanted \"%s\", got \"%s\"", (int)seed, sentence,
-                     sluice_last_error());
-    }
-    test_coll_fini(&coll);
+    mistake_caught(&coll, sentence, other);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plants mistakes in good schedules and looks for the sentence that names each. */
-#include "tests/util/shapes.h"
+#include "tests/util/mistakes.h"
 
 #include "core/err.h"
 #include "testing/check.h"
@@ -29,17 +29,9 @@ static void build(const char *algo, enum sl_coll what, uint32_t size, uint64_t c
         fail_msg("before the mistake: %s", sluice_last_error());
 }
 
-/* The idx-th step of that kind (0: the first). */
 static struct sl_step *step_of(uint32_t rank, unsigned kind, uint32_t idx)
 {
-    struct sl_schedule *s = &coll.schedules[rank];
-
-    for (uint32_t i = 0; i < s->step_count; i++) {
-        if (s->steps[i].kind == kind && idx-- == 0)
-            return &s->steps[i];
-    }
-    fail_msg("no such step");
-    return NULL;
+    return mistake_step(&coll, rank, kind, idx);
 }
 
 static void drop(uint32_t rank, const struct sl_step *step)
@@ -51,16 +43,9 @@ static void drop(uint32_t rank, const struct sl_step *step)
     s->step_count--;
 }
 
-/* Every seed must find it: the proof does not live from luck. */
 static void caught(const char *sentence)
 {
-    for (uint64_t seed = 0; seed < 20; seed++) {
-        assert_int_equal(sl_check(coll.shapes, coll.schedules, seed), -EINVAL);
-        if (strstr(sluice_last_error(), sentence) == NULL)
-            fail_msg("seed %d: wanted \"%s\", got \"%s\"", (int)seed, sentence,
-                     sluice_last_error());
-    }
-    test_coll_fini(&coll);
+    mistake_caught(&coll, sentence, NULL);
 }
 
 static void a_wrong_block_is_named_by_its_elements(void **state)
