@@ -1,32 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Unmodified PyTorch scripts, started by a real torchrun, as they are and under libsluice-preload.so.
-# TORCHRUN names another torchrun than the one in PATH, a wheel's for example.
 # usage: preload_torch.sh libsluice-preload.so
 set -uo pipefail
 shim=$1
 here=$(dirname "$0")
-# shellcheck source=tests/tap.sh
-. "$here/../tap.sh"
-# shellcheck source=tests/port.sh
-. "$here/../port.sh"
-torchrun=${TORCHRUN:-torchrun}
+# shellcheck source=tests/torchrun.sh
+. "$here/../torchrun.sh"
 
-command -v "$torchrun" >/dev/null ||
-    tap_skip_all "torchrun is not installed (package python3-torch, or PyTorch by pip)"
-"$torchrun" --help >/dev/null 2>&1 || tap_skip_all "torchrun does not start (torchrun --help)"
-for name in "${!SLUICE_@}" "${!TORCHELASTIC_@}"; do
-    unset "$name"
-done
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
-
-# PyTorch 1.13 under Python 3.11 crashes on its own default of -r and -t (no log files); the same said
-# for a rank that does not exist it takes.
-export OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo
-train() {
-    timeout -k 5 150 "$torchrun" -r 9:1 -t 9:1 --nnodes=1 --node_rank=0 --master_addr=127.0.0.1 \
-        --master_port="$(free_port)" --nproc_per_node=4 "$@" 2>&1
-}
+train() { in_four 150 "$@"; }
 
 # four_took OUTPUT: each rank's line at exit says that all of its calls were taken.
 four_took() {

@@ -1,23 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # examples/ddp.py under a real torchrun: it learns as well with a codec as without, for fewer bytes, and goes on from its
-# checkpoint. TORCHRUN names another torchrun than the one in PATH, a wheel's for example.
+# checkpoint.
 # usage: ddp_example.sh SOURCE_ROOT libsluice.so
 set -uo pipefail
 root=$1 library=$2
-# shellcheck source=tests/tap.sh
-. "$root/tests/tap.sh"
-# shellcheck source=tests/port.sh
-. "$root/tests/port.sh"
-torchrun=${TORCHRUN:-torchrun}
-
-command -v "$torchrun" >/dev/null ||
-    tap_skip_all "torchrun is not installed (package python3-torch, or PyTorch by pip)"
-"$torchrun" --help >/dev/null 2>&1 || tap_skip_all "torchrun does not start (torchrun --help)"
-for name in "${!SLUICE_@}" "${!TORCHELASTIC_@}"; do
-    [[ $name == SLUICE_LOG ]] || unset "$name"
-done
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+# shellcheck source=tests/torchrun.sh
+. "$root/tests/torchrun.sh"
 
 # As it is installed: both modules in a folder, and the library found from there.
 dir=$(mktemp -d)
@@ -25,17 +14,9 @@ trap 'rm -rf "$dir"' EXIT
 mkdir -p "$dir/prefix/share/sluice" "$dir/prefix/lib" "$dir/left"
 cp "$root"/tools/torch/*.py "$dir/prefix/share/sluice"
 cp "$library" "$dir/prefix/lib/libsluice.so.0"
-export PYTHONPATH=$dir/prefix/share/sluice${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$dir/prefix/share/sluice${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
 
-# PyTorch 1.13 under Python 3.11 crashes on its own default of -r and -t (no log files); the same said
-# for a rank that does not exist it takes.
-in_four() {
-    timeout -k 5 200 "$torchrun" -r 9:1 -t 9:1 --nnodes=1 --node_rank=0 --master_addr=127.0.0.1 --master_port="$(free_port)" --nproc_per_node=4 "$@" 2>&1
-}
-ddp() { in_four "$root/examples/ddp.py" "$@"; }
-
-# That of Debian 13 asks for a libuv that its PyTorch was built without.
-why=$(in_four --no_python true) || tap_skip_all "torchrun cannot start a program here: $(tail -n 1 <<<"$why")"
+ddp() { in_four 200 "$root/examples/ddp.py" "$@"; }
 
 # said OUTPUT: step, per cent right, bytes, bytes of the elements.
 said() { sed -nE 's/^step ([0-9]+): ([0-9.]+) % right; ([0-9]+) bytes in place of ([0-9]+)$/\1 \2 \3 \4/p' <<<"$1"; }
