@@ -6,6 +6,7 @@ usage: hw_torch_hooks.py SOURCE_ROOT libsluice.so
 """
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -64,8 +65,11 @@ def main():
     if not torch.cuda.is_available():
         print("1..0 # SKIP PyTorch finds no GPU")
         return 0
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        env = dict(os.environ, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29473", GLOO_SOCKET_IFNAME="lo", PYTHONPATH=f"{ROOT}/tools/torch",
+        env = dict(os.environ, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo", PYTHONPATH=f"{ROOT}/tools/torch",
                    PYTHONPYCACHEPREFIX=folder)
         ranks = [subprocess.Popen([sys.executable, __file__, ROOT, LIBRARY, "--rank"], env=dict(env, RANK=str(rank)), stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True) for rank in range(2)]
