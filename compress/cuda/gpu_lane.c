@@ -23,17 +23,11 @@ void sl_gpu_lane_fini(struct sl_gpu_lane *lane, const struct sl_cuda *cuda)
         (void)cuda->cuStreamDestroy_v2(lane->stream);
 }
 
-int sl_gpu_lane_follow(struct sl_gpu_lane *lane, const struct sl_cuda *cuda, void *event,
-                       uint64_t record)
+int sl_gpu_lane_follow(const struct sl_gpu_lane *lane, const struct sl_cuda *cuda, void *event)
 {
-    int result = SL_CUDA_SUCCESS;
+    int result = cuda->cuStreamWaitEvent(lane->stream, event, 0);
 
-    if (lane->behind != record)
-        result = cuda->cuStreamWaitEvent(lane->stream, event, 0);
-    if (result != SL_CUDA_SUCCESS)
-        return sl_cuda_fail(cuda, -EIO, "cuStreamWaitEvent", result);
-    lane->behind = record;
-    return 0;
+    return result == SL_CUDA_SUCCESS ? 0 : sl_cuda_fail(cuda, -EIO, "cuStreamWaitEvent", result);
 }
 
 int sl_gpu_lane_close(struct sl_gpu_lane *lane, const struct sl_cuda *cuda)

@@ -19,7 +19,6 @@ struct sl_gpu_lane {
     unsigned count;       /* jobs */
     bool open;            /* of the share `next` there are jobs, and no event yet */
     struct sl_node jobs;  /* in their order; the owner's */
-    uint64_t behind;      /* which record of the caller's stream it waits for */
 };
 
 /* A result of the driver; what there is of it goes by fini in any case. The lane was all 0. */
@@ -31,9 +30,8 @@ static inline bool sl_gpu_lane_is_full(const struct sl_gpu_lane *lane)
     return lane->next - lane->first == SL_GPU_SHARES;
 }
 
-/* Nothing that is put there from now on begins before that event, of the n-th record. -EIO. */
-int sl_gpu_lane_follow(struct sl_gpu_lane *lane, const struct sl_cuda *cuda, void *event,
-                       uint64_t record);
+/* Nothing that is put there from now on begins before that event, as it is recorded now. -EIO. */
+int sl_gpu_lane_follow(const struct sl_gpu_lane *lane, const struct sl_cuda *cuda, void *event);
 
 /* Ends the open share. -EIO: there is no event behind it, and its number is the next one's. */
 int sl_gpu_lane_close(struct sl_gpu_lane *lane, const struct sl_cuda *cuda);

@@ -38,8 +38,7 @@ struct sl_gpu_runner {
     const struct sl_clock *clock;
     struct sl_gpu_work gpu;
     void *context;
-    void *ready; /* event: of the caller's stream */
-    uint64_t records;
+    void *ready; /* event: of the caller's stream, of the last call */
     struct sl_gpu_lane lanes[LANES];
     struct sl_node unused, queue, ended;
     unsigned queued, busy; /* steps in the queue; steps that lanes have */
@@ -143,7 +142,7 @@ static struct sl_gpu_lane *lane_for(struct sl_gpu_runner *runner, const struct j
 static void launch_on(struct sl_gpu_runner *runner, struct sl_gpu_lane *lane)
 {
     struct job *job = job_at(sl_list_pop_front(&runner->queue));
-    int err = sl_gpu_lane_follow(lane, runner->gpu.cuda, runner->ready, runner->records);
+    int err;
 
     runner->queued--;
     sl_list_push_back(&lane->jobs, &job->link);
@@ -151,7 +150,7 @@ static void launch_on(struct sl_gpu_runner *runner, struct sl_gpu_lane *lane)
     job->share = lane->next;
     lane->count++;
     runner->busy++;
-    err = err ?: sl_gpu_work_launch(&runner->gpu, &job->work, lane->stream);
+    err = sl_gpu_work_launch(&runner->gpu, &job->work, lane->stream);
     if (err != 0)
         failed(runner, job, err);
     else
@@ -352,6 +351,8 @@ bool sl_gpu_runner_serves(const struct sl_gpu_runner *runner, const struct sl_gp
     return runner->gpu.cuda == memory->cuda && runner->context == memory->context;
 }
 
+/* All lanes at once: the next call's event is the same one, perhaps of another stream, and steps of
+ * this call may begin later than that. */
 int sl_gpu_runner_after(struct sl_gpu_runner *runner, void *stream)
 {
     const struct sl_cuda *cuda = runner->gpu.cuda;
@@ -361,11 +362,12 @@ int sl_gpu_runner_after(struct sl_gpu_runner *runner, void *stream)
     if (err != 0)
         return err;
     result = cuda->cuEventRecord(runner->ready, stream);
-    sl_gpu_leave(&visit);
     if (result != SL_CUDA_SUCCESS)
-        return sl_cuda_fail(cuda, -EIO, "cuEventRecord", result);
-    runner->records++;
-    return 0;
+        err = sl_cuda_fail(cuda, -EIO, "cuEventRecord", result);
+    for (unsigned i = 0; i < LANES && err == 0; i++)
+        err = sl_gpu_lane_follow(&runner->lanes[i], cuda, runner->ready);
+    sl_gpu_leave(&visit);
+    return err;
 }
 
 /* ---- made and freed ---- */

@@ -13,8 +13,7 @@
 enum kind { KERNEL, COPY, RECORD, WAIT };
 
 struct event {
-    uint64_t recorded, reached; /* how often */
-    int result;                 /* of what was before it */
+    uint64_t recorded; /* number of its last record, of all events'; 0: there was none */
 };
 
 /* A piece of work of a stream. */
@@ -27,8 +26,7 @@ struct work {
     void *to;
     const void *from;
     size_t len;
-    struct event *event;
-    uint64_t number; /* of the event's records */
+    uint64_t number; /* of the record that it is, or waits for */
 };
 
 /* A pointer of a kernel's lies where a GPU can read and write. */
@@ -68,19 +66,37 @@ static int run_copy(struct work *w)
     return 0;
 }
 
+/* An event may be recorded anew, on another stream: who waits, waits for the record there was. */
+static bool is_reached(uint64_t number)
+{
+    sl_list_foreach(&emulated_gpu.streams, node)
+    {
+        struct emulated_stream *stream = sl_container_of(node, struct emulated_stream, link);
+
+        sl_list_foreach(&stream->work, piece)
+        {
+            const struct work *w = sl_container_of(piece, struct work, link);
+
+            if (w->kind == RECORD && w->number == number)
+                return false;
+        }
+    }
+    return true;
+}
+
 /* The first of its work. False: there is none, or it waits for another stream. */
 static bool run_one(struct emulated_stream *stream)
 {
     struct work *w = sl_container_of(stream->work.next, struct work, link);
     int result = 0;
 
-    if (sl_list_empty(&stream->work) || (w->kind == WAIT && w->event->reached < w->number))
+    if (sl_list_empty(&stream->work) || (w->kind == WAIT && !is_reached(w->number)))
         return false;
     sl_list_remove(&w->link);
     switch (w->kind) {
     case KERNEL: result = emulated_gpu.sticky != 0 ? 0 : run_kernel(w); break;
     case COPY: result = emulated_gpu.sticky != 0 ? 0 : run_copy(w); break;
-    case RECORD: w->event->reached = w->number; break;
+    case RECORD:
     case WAIT: break;
     }
     if (result != 0)
@@ -140,12 +156,23 @@ int emulated_stream_create(void **out, unsigned flags)
     return 0;
 }
 
+/* Such a stream has nothing more to do. */
+static bool only_waits(struct emulated_stream *stream)
+{
+    sl_list_foreach(&stream->work, node)
+    {
+        if (sl_container_of(node, struct work, link)->kind != WAIT)
+            return false;
+    }
+    return true;
+}
+
 int emulated_stream_destroy(void *arg)
 {
     struct emulated_stream *stream = arg;
 
     (void)emulated_asked_inside("cuStreamDestroy");
-    if (!sl_list_empty(&stream->work) && emulated_gpu.sticky == 0)
+    if (!only_waits(stream) && emulated_gpu.sticky == 0)
         emulated_misused("a stream is destroyed that has work");
     while (!sl_list_empty(&stream->work))
         free(sl_container_of(sl_list_pop_front(&stream->work), struct work, link));
@@ -158,11 +185,11 @@ int emulated_stream_destroy(void *arg)
 static int stream_wait(void *stream, void *event, unsigned flags)
 {
     int result = emulated_asked_inside("cuStreamWaitEvent");
-    struct event *e = event;
+    const struct event *e = event;
 
     (void)flags;
     if (result == 0)
-        put_on(stream, &(struct work){.kind = WAIT, .event = e, .number = e->recorded});
+        put_on(stream, &(struct work){.kind = WAIT, .number = e->recorded});
     return result;
 }
 
@@ -179,26 +206,10 @@ static int event_create(void **out, unsigned flags)
     return 0;
 }
 
-/* What waits for it, or would record it, does without. */
+/* Records of it that are not reached stay so, for those who wait. */
 static int event_destroy(void *event)
 {
-    static struct event gone;
-
     (void)emulated_asked_inside("cuEventDestroy");
-    sl_list_foreach(&emulated_gpu.streams, node)
-    {
-        struct emulated_stream *stream = sl_container_of(node, struct emulated_stream, link);
-
-        sl_list_foreach(&stream->work, piece)
-        {
-            struct work *w = sl_container_of(piece, struct work, link);
-
-            if (w->event != event)
-                continue;
-            w->event = &gone;
-            w->number = 0;
-        }
-    }
     free(event);
     emulated_gpu.live--;
     return 0;
@@ -207,22 +218,25 @@ static int event_destroy(void *event)
 static int event_record(void *event, void *stream)
 {
     int result = emulated_asked_inside("cuEventRecord");
+    static uint64_t records;
     struct event *e = event;
 
-    if (result == 0)
-        put_on(stream, &(struct work){.kind = RECORD, .event = e, .number = ++e->recorded});
+    if (result != 0)
+        return result;
+    e->recorded = ++records;
+    put_on(stream, &(struct work){.kind = RECORD, .number = e->recorded});
     return result;
 }
 
 static int event_query(void *event)
 {
-    struct event *e = event;
+    const struct event *e = event;
 
-    if (!emulated_gpu.hangs && emulated_gpu.sticky == 0 && e->reached != e->recorded)
+    if (!emulated_gpu.hangs && emulated_gpu.sticky == 0 && !is_reached(e->recorded))
         go_on();
     int result = emulated_asked_inside("cuEventQuery");
 
-    return result != 0 ? result : e->reached == e->recorded ? 0 : SL_CUDA_ERROR_NOT_READY;
+    return result != 0 ? result : is_reached(e->recorded) ? 0 : SL_CUDA_ERROR_NOT_READY;
 }
 
 static int launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,

@@ -14,6 +14,7 @@
 
 #define N 5000
 #define ROOM ((size_t)N * 4 + 4096)
+#define SLICE 100
 #define PLACES 256 /* steps that it takes at once */
 
 static struct sl_code_runner plain;
@@ -168,6 +169,34 @@ static void a_step_that_is_after_another_begins_when_that_is_over(void **state)
         emulated_gpu_get(got, sums, sizeof(got));
         assert_memory_equal(got, want, sizeof(want));
     }
+}
+
+/* A call on one stream of the user's, and before all its steps have begun one on another. */
+static void steps_begin_after_what_all_streams_had_that_were_named(void **state)
+{
+    static _Alignas(64) unsigned char want[ROOM];
+    static float given[N];
+    const struct sl_codec_at at = {.first = 0};
+    void *second = emulated_gpu_stream(), *first = emulated_gpu_stream();
+    struct sl_work work = encodes(N);
+    struct sl_req req;
+    size_t len;
+
+    (void)state;
+    for (unsigned round = 1; round <= 20; round++) {
+        for (unsigned i = 0; i < N; i++)
+            given[i] = (float)(i % 100 + round);
+        len = plain.codec->encode(&plain.codes[0].spec, &at, given, N, want);
+        for (unsigned i = 0; i < N; i += SLICE) /* it takes its time */
+            emulated_gpu_copy_later(first, elements + i, given + i, SLICE * sizeof(float));
+        assert_int_equal(sl_gpu_runner_after(gpu, first), 0);
+        assert_int_equal(sl_gpu_runner_after(gpu, second), 0);
+        assert_int_equal(start(&work, &req), 0);
+        go_on(round);
+        assert_memory_equal(wire, want, len);
+    }
+    emulated_gpu_stream_end(first);
+    emulated_gpu_stream_end(second);
 }
 
 static void it_is_full_with_all_places_taken_and_goes_on_later(void **state)
@@ -330,6 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_step_ends_when_its_bytes_are_in_the_wire_buffer),
         CASE(a_step_that_is_after_another_begins_when_that_is_over),
+        CASE(steps_begin_after_what_all_streams_had_that_were_named),
         CASE(it_is_full_with_all_places_taken_and_goes_on_later),
         CASE(eight_steps_are_started_without_being_asked_for_progress),
         CASE(a_step_that_is_cancelled_in_the_queue_never_runs),
