@@ -50,7 +50,7 @@ void sl_sparse_sum_lay(struct sl_sparse_sum *s, const struct sl_net *net,
     largest = larger(s->block, sl_sparse_bound(&sums, count, region_most(s)));
     sl_messages_lay(&s->messages, net, largest, room);
     s->blocks = sl_room_take(room, ranks * s->block);
-    s->cuts = sl_room_take(room, ranks * points(s) * sizeof(*s->cuts));
+    s->cuts = sl_room_take(room, ranks * (points(s) + 1) * sizeof(*s->cuts));
     s->starts = sl_room_take(room, (ranks + 1) * sizeof(*s->starts));
     s->counts = sl_room_take(room, ranks * ranks * sizeof(*s->counts));
     s->places = sl_room_take(room, (region_most(s) + s->most) * sizeof(*s->places));
@@ -66,6 +66,19 @@ static int by_index(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Takes what rank 0 knows of the last sum, whatever this rank does: it may have begun anew, and the
+ * others not. Of all ranks, the points are left. */
+static void agree_on_overlap(struct sl_sparse_sum *s)
+{
+    size_t each = points(s);
+
+    memcpy(&s->overlap, s->cuts + each, sizeof(s->overlap));
+    if (!(s->overlap >= 0 && s->overlap <= 1))
+        s->overlap = 0;
+    for (uint32_t r = 1; r < s->net->ranks; r++)
+        memmove(s->cuts + r * each, s->cuts + r * (each + 1), each * sizeof(*s->cuts));
+}
+
 /* Cuts the vector where all ranks' points are cut into equal parts. A rank without entries has its
  * points anywhere. */
 static int agree_on_regions(struct sl_sparse_sum *s, const uint32_t *index, size_t kept)
@@ -74,10 +87,12 @@ static int agree_on_regions(struct sl_sparse_sum *s, const uint32_t *index, size
 
     for (uint64_t i = 0; i < each; i++)
         own[i] = kept > 0 ? index[i * kept / each] : (uint32_t)(i * s->count / each);
-    int err = s->net->gather(s->net->arg, own, each * sizeof(*own), s->cuts);
+    memcpy(own + each, &s->overlap, sizeof(s->overlap));
+    int err = s->net->gather(s->net->arg, own, (each + 1) * sizeof(*own), s->cuts);
 
     if (err != 0)
         return err;
+    agree_on_overlap(s);
     qsort(s->cuts, (size_t)ranks * each, sizeof(*s->cuts), by_index);
     s->starts[0] = 0;
     for (uint32_t w = 1; w < ranks; w++) {

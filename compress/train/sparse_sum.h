@@ -10,8 +10,8 @@
  *              and the sums are gathered: k, and its part of the union for each other rank
  *
  * They give the same bits, so which one is taken is a question of bytes alone, predicted from all
- * ranks' counts and from how much the ranks' places overlapped the last time. All ranks know these,
- * and so take the same.
+ * ranks' counts and from how much the ranks' places overlapped the last time. All ranks go by what
+ * rank 0 knows of that, and so take the same, though some have begun anew since.
  *
  * Regions are agreed upon by a gather of 2 * ranks indices of each rank, which cut its entries into
  * equal parts: each region gets as many of all ranks' indices, and so at most half as many entries
@@ -37,7 +37,7 @@ struct sl_sparse_sum {
     struct sl_messages messages;
     size_t block;     /* room for what goes to an owner */
     char *blocks;     /* ranks of them */
-    uint32_t *cuts;   /* of all ranks: 2 * ranks each */
+    uint32_t *cuts;   /* of all ranks: 2 * ranks each, and room for as many overlaps */
     uint32_t *starts; /* of the regions, and the end: ranks + 1 */
     uint32_t *counts; /* entries of each rank in each region, by ranks */
     uint32_t *places; /* of a region's entries, within it: 2 * most */

@@ -27,6 +27,7 @@ struct plan {
     struct sl_sparse_spec spec;
     size_t most; /* 0: MOST */
     int lies;    /* the call of the network in which rank 1 gives nonsense; 0: in none */
+    int anew;    /* the rank that begins anew before the last step, and 1; 0: none does */
     bool by_regions[RANKS_MOST][STEPS];
     size_t bytes[STEPS], sent[STEPS], largest; /* of rank 0; of a region, entries of all ranks */
 };
@@ -127,6 +128,9 @@ static int run(const struct sl_net *inner, void *arg)
     for (unsigned i = 0; err == 0 && i < STEPS; i++) {
         size_t kept = draw(plan, net->rank, net->ranks, i, index, value);
 
+        if (i == STEPS - 1 && plan->anew == (int)net->rank + 1)
+            sl_sparse_sum_lay(&s, net, &plan->spec, COUNT, MOST,
+                              &(struct sl_room){.memory = memory});
         err = sl_sparse_sum(&s, index, value, kept, outs[net->rank]);
         plan->by_regions[net->rank][i] = s.by_regions;
         if (net->rank != 0)
@@ -222,6 +226,19 @@ static void regions_have_about_as_many_entries_each(void **state)
         }
 }
 
+/* As one whose process has ended, where the others go on. */
+static void a_rank_that_begins_anew_takes_the_way_of_the_others(void **state)
+{
+    (void)state;
+    for (int anew = 1; anew <= 3; anew++) {
+        struct plan plan = {.places = ALIKE, .anew = anew};
+
+        check(&plan, 4);
+        assert_true(plan.by_regions[0][STEPS - 2]);
+        assert_int_equal(plan.by_regions[0][STEPS - 1], anew != 1);
+    }
+}
+
 static void a_few_entries_are_gathered(void **state)
 {
     (void)state;
@@ -253,6 +270,7 @@ int main(void)
         cmocka_unit_test(sums_have_the_bits_of_a_plain_sum_for_1_to_8_ranks),
         cmocka_unit_test(regions_are_taken_where_they_send_fewer_bytes),
         cmocka_unit_test(regions_have_about_as_many_entries_each),
+        cmocka_unit_test(a_rank_that_begins_anew_takes_the_way_of_the_others),
         cmocka_unit_test(a_few_entries_are_gathered),
         cmocka_unit_test(nonsense_from_a_rank_is_refused),
     };
