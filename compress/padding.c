@@ -6,12 +6,13 @@
 #include "compress/codecs.h"
 #include "core/err.h"
 
-/* A tile: head, scales, codes of whole blocks, the last two filled up to 16 bytes each. */
+/* A tile: head, scales, codes of whole blocks, or of rows, whose last one may be short; the last
+ * two filled up to 16 bytes each. */
 struct layout {
     uint8_t head, head_used; /* bytes */
     uint8_t scale;           /* bytes, of each block */
     uint8_t bits;            /* of a code; 0: the codec has no such tiles */
-    uint8_t block;
+    uint8_t block;           /* elements; 0: those of a row */
 };
 
 static const struct layout layouts[SL_CODEC_ID_COUNT] = {
@@ -26,6 +27,8 @@ static const struct layout layouts[SL_CODEC_ID_COUNT] = {
     [SL_CODEC_MXFP4] = {.scale = 1, .bits = 4, .block = 32},
     [SL_CODEC_NVFP4] = {.head = 16, .head_used = 4, .scale = 1, .bits = 4, .block = 16},
     [SL_CODEC_E3M0] = {.scale = 2, .bits = 4, .block = 128},
+    [SL_CODEC_ROW8] = {.scale = 2, .bits = 8},
+    [SL_CODEC_ROWE4M3] = {.scale = 2, .bits = 8},
     [SL_CODEC_SIGN] = {.head = 16, .head_used = 4, .bits = 1, .block = 8},
 };
 
@@ -44,11 +47,13 @@ static bool is_zero_behind(const uint8_t *codes, size_t bits, size_t end)
 }
 
 /* Rotated blocks have codes for the zeros that fill them up. */
-static bool is_padded(const struct layout *l, bool rotated, const uint8_t *tile, size_t count,
-                      size_t *len)
+static bool is_padded(const struct layout *l, const struct sl_codec_spec *spec, const uint8_t *tile,
+                      size_t count, size_t *len)
 {
-    size_t blocks = (count + l->block - 1) / l->block, scales = l->head + blocks * l->scale;
-    size_t codes = sl_codec_round16(scales), code_len = blocks * l->block * l->bits / 8;
+    bool rotated = (spec->flags & SL_SPEC_ROTATED) != 0;
+    size_t block = l->block != 0 ? l->block : spec->row, blocks = (count + block - 1) / block;
+    size_t scales = l->head + blocks * l->scale, codes = sl_codec_round16(scales);
+    size_t code_len = l->block != 0 ? blocks * block * l->bits / 8 : count;
     size_t end = sl_codec_round16(code_len), used = rotated ? code_len * 8 : count * l->bits;
 
     *len = codes + end;
@@ -59,18 +64,17 @@ static bool is_padded(const struct layout *l, bool rotated, const uint8_t *tile,
 int sl_codec_check_padding(const struct sl_codec_spec *spec, const void *in, uint64_t count)
 {
     const struct layout *layout = &layouts[spec->id];
-    bool rotated = (spec->flags & SL_SPEC_ROTATED) != 0;
+    size_t most = sl_codec_tile(spec), len;
     const uint8_t *tile = in;
-    size_t len;
 
-    for (uint64_t first = 0; layout->bits != 0 && first < count; first += SL_TILE, tile += len) {
-        size_t n = count - first < SL_TILE ? (size_t)(count - first) : SL_TILE;
+    for (uint64_t first = 0; layout->bits != 0 && first < count; first += most, tile += len) {
+        size_t n = count - first < most ? (size_t)(count - first) : most;
 
-        if (!is_padded(layout, rotated, tile, n, &len))
+        if (!is_padded(layout, spec, tile, n, &len))
             return sl_fail(-EBADMSG,
                            "tile %llu of this %s has numbers where there is room for none: its "
                            "padding is not zero",
-                           (unsigned long long)(first / SL_TILE), sl_codec_by_id(spec->id)->name);
+                           (unsigned long long)(first / most), sl_codec_by_id(spec->id)->name);
     }
     return 0;
 }

@@ -85,9 +85,21 @@ static int read_forged(size_t at, uint64_t value, size_t width)
 static void bits_that_nobody_reads_are_zero(void **state)
 {
     static const size_t sizes[] = {1, 2, 17, 33, 100, 127, SL_TILE + 45};
-    static const char *const texts[] = {"bf16", "fp16", "bq8",           "bq4",   "bq2",
-                                        "e4m3", "e5m2", "mxfp8",         "mxfp4", "nvfp4",
-                                        "e3m0", "sign", "bq4:rotated=on"};
+    static const char *const texts[] = {"bf16",
+                                        "fp16",
+                                        "bq8",
+                                        "bq4",
+                                        "bq2",
+                                        "e4m3",
+                                        "e5m2",
+                                        "mxfp8",
+                                        "mxfp4",
+                                        "nvfp4",
+                                        "e3m0",
+                                        "sign",
+                                        "bq4:rotated=on",
+                                        "row8:row=33",
+                                        "rowe4m3:row=1000"};
     size_t refused = 0;
 
     for (size_t i = 0; i < COUNT_MAX; i++) /* the largest of their blocks, with both signs */
