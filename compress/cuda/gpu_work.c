@@ -94,6 +94,14 @@ static int check_sum(const struct sl_gpu_work *gpu, const struct sl_work *work)
     return check_message(gpu, work);
 }
 
+static int check_copy(const struct sl_work *work)
+{
+    if (!work->src_wide && work->dst_wide && work->dtype != SLUICE_F32)
+        return sl_fail(-ENOTSUP, "no kernel makes sums in f32 of elements of %s",
+                       sluice_dtype_name(work->dtype));
+    return 0;
+}
+
 int sl_gpu_work_check(const struct sl_gpu_work *gpu, const struct sl_work *work, uint64_t *len)
 {
     *len = 0;
@@ -101,7 +109,7 @@ int sl_gpu_work_check(const struct sl_gpu_work *gpu, const struct sl_work *work,
         return sl_fail(-ENOTSUP, "%s takes no elements of %s", gpu->plain->codec->name,
                        sluice_dtype_name(work->dtype));
     switch (work->kind) {
-    case SL_WORK_COPY: return 0;
+    case SL_WORK_COPY: return check_copy(work);
     case SL_WORK_ENCODE: return check_encode(gpu, work, len);
     case SL_WORK_DECODE: return check_message(gpu, work);
     case SL_WORK_DECODE_REDUCE: return check_sum(gpu, work);

@@ -287,6 +287,11 @@ static void what_cannot_be_done_is_refused_before_it_is_taken(void **state)
     work = encodes(N);
     work.kind = SL_WORK_REDUCE;
     assert_int_equal(start(&work, &req), -ENOTSUP);
+    work = encodes(N);
+    work.kind = SL_WORK_COPY;
+    work.dtype = SLUICE_BF16;
+    work.dst_wide = true; /* only sums become elements */
+    assert_int_equal(start(&work, &req), -ENOTSUP);
     runner->ops->progress(runner, 64);
     assert_int_equal(ended, 0);
 }
