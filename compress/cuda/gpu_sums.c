@@ -98,5 +98,8 @@ int sl_gpu_sums_narrow(const struct sl_gpu_sums *sums, enum sluice_dtype dtype, 
 {
     struct sl_gpu_args args = {.in = sum, .out = out, .count = count};
 
+    if ((uintptr_t)out % sizeof(uint16_t) != 0)
+        return sl_fail(-EINVAL, "elements of %s at %p are not aligned", sluice_dtype_name(dtype),
+                       out);
     return launch(sums, dtype == SLUICE_BF16 ? NARROW_BF16 : NARROW_F16, &args, stream);
 }

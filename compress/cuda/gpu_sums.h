@@ -18,7 +18,8 @@ void sl_gpu_sums_destroy(struct sl_gpu_sums *sums);
 int sl_gpu_sums_scale(const struct sl_gpu_sums *sums, float *sum, size_t count, float factor,
                       void *stream);
 
-/* out: count elements of dtype, SLUICE_BF16 or SLUICE_F16, as sl_elements_narrow() has them. */
+/* out: count elements of dtype, SLUICE_BF16 or SLUICE_F16, as sl_elements_narrow() has them.
+ * -EINVAL: out is not aligned to them. */
 int sl_gpu_sums_narrow(const struct sl_gpu_sums *sums, enum sluice_dtype dtype, const float *sum,
                        size_t count, void *out, void *stream);
 

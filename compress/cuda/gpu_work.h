@@ -28,7 +28,7 @@ void sl_gpu_work_fini(struct sl_gpu_work *gpu);
  * buffer. -ENOTSUP, -EMSGSIZE, -EBADMSG, each with a sentence. */
 int sl_gpu_work_check(const struct sl_gpu_work *gpu, const struct sl_work *work, uint64_t *len);
 
-/* Puts it on the stream, of the current context. -EIO. */
+/* Puts it on the stream, of the current context. -EIO; -EINVAL: elements that are not aligned. */
 int sl_gpu_work_launch(const struct sl_gpu_work *gpu, const struct sl_work *work, void *stream);
 
 #endif

@@ -296,6 +296,26 @@ static void what_cannot_be_done_is_refused_before_it_is_taken(void **state)
     assert_int_equal(ended, 0);
 }
 
+/* A kernel that stores where it cannot would cost the user the context. */
+static void elements_at_odd_addresses_are_refused_by_a_sentence(void **state)
+{
+    struct sl_work work = encodes(N / 2);
+    struct sl_req req;
+
+    (void)state;
+    work.kind = SL_WORK_COPY;
+    work.dtype = SLUICE_BF16;
+    work.src = sums;
+    work.src_wide = true;
+    work.dst = (char *)elements + 1;
+    work.dst_len = N / 2 * sizeof(uint16_t);
+    assert_int_equal(start(&work, &req), 0);
+    go_on(1);
+    assert_int_equal(req.status, -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "not aligned"));
+    assert_int_equal(emulated_gpu_launched(), 0);
+}
+
 static void steps_after_a_lost_context_end_with_the_drivers_words(void **state)
 {
     struct sl_work work = encodes(1);
@@ -370,6 +390,7 @@ int main(void)
         CASE(a_step_that_is_cancelled_in_the_queue_never_runs),
         CASE(a_step_that_is_cancelled_on_its_stream_is_waited_for),
         CASE(what_cannot_be_done_is_refused_before_it_is_taken),
+        CASE(elements_at_odd_addresses_are_refused_by_a_sentence),
         CASE(steps_after_a_lost_context_end_with_the_drivers_words),
         CASE(what_setup_lacks_leaves_nothing_behind),
         cmocka_unit_test_setup(a_gpu_that_hangs_is_given_up_and_keeps_its_memory, setup),
