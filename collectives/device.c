@@ -42,6 +42,12 @@ int sl_device_adopt(struct sl_plan *plan)
 {
     struct sl_schedule *s = &plan->schedule;
 
+    if (plan->shape.size == 1)
+        return sl_fail(-ENOTSUP,
+                       "%s of %llu %s is on GPU memory, and of one rank alone: nothing is sent, so "
+                       "there is no codec to go by. Copy it on the GPU, or pass host memory",
+                       sl_coll_name(plan->call.coll), (unsigned long long)plan->call.count,
+                       sluice_dtype_name(plan->call.dtype));
     if (plan->coding == NULL)
         return sl_fail(-ENOTSUP,
                        "%s of %llu %s is on GPU memory, where the processor cannot compute, and "

@@ -246,6 +246,16 @@ static void what_a_gpu_cannot_do_is_refused_in_a_sentence(void **state)
     refused(-EINVAL, "the input is memory of GPU 0, the output of GPU 1");
 }
 
+static void a_rank_alone_is_told_that_nothing_is_sent(void **state)
+{
+    (void)state;
+    usual();
+    gpu_job.ref.ranks = 1;
+    gpu_job_run(1);
+    assert_int_equal(gpu_results[0], -ENOTSUP);
+    assert_non_null(strstr(gpu_whys[0], "of one rank alone: nothing is sent"));
+}
+
 /* A second operation is on another GPU than the first. */
 static void a_communicator_compresses_on_one_gpu(void **state)
 {
@@ -266,6 +276,7 @@ int main(void)
         cmocka_unit_test(a_gpu_without_memory_refuses_the_call),
         cmocka_unit_test(a_call_that_is_aborted_leaves_no_kernel_behind),
         cmocka_unit_test(what_a_gpu_cannot_do_is_refused_in_a_sentence),
+        cmocka_unit_test(a_rank_alone_is_told_that_nothing_is_sent),
         cmocka_unit_test(a_communicator_compresses_on_one_gpu),
     };
 
