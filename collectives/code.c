@@ -79,14 +79,19 @@ static bool suits(const struct sluice_comm *comm, const struct sl_algo *algo,
     return sl_coding_suits(comm, algo, shape->coll) && (!algo->needs_terms || sl_has_terms(shape));
 }
 
+/* What adds up goes as a sum unless another recipe is asked for: what comes out, as the majority of
+ * votes, must not be a question of costs. */
 bool sl_coding_may(const struct sl_coding *coding, const struct sluice_comm *comm,
                    const struct sl_algo *algo, const struct sl_shape *shape)
 {
     if (!suits(comm, algo, shape))
         return false;
-    for (const struct sl_algo *const *a = sl_coded_algos; *a != NULL; a++)
-        if (coding->recipe != NULL && (*a)->recipe == coding->recipe && suits(comm, *a, shape))
+    for (const struct sl_algo *const *a = sl_coded_algos; *a != NULL; a++) {
+        bool asked = coding->recipe != NULL && (*a)->recipe == coding->recipe;
+
+        if ((asked || (coding->recipe == NULL && (*a)->needs_terms)) && suits(comm, *a, shape))
             return *a == algo;
+    }
     return algo->unasked == NULL || algo->unasked(shape);
 }
 

@@ -95,7 +95,8 @@ bool sl_coding_recipe(struct sl_coding *coding, const struct sluice_comm *comm,
 /* Whether algo is for call, on these hosts. */
 bool sl_coding_suits(const struct sluice_comm *comm, const struct sl_algo *algo, enum sl_coll coll);
 
-/* Whether it may also be taken for that shape: it is the one asked for, or goes unasked. */
+/* Whether it may also be taken for that shape: it is the one asked for, or that for codes that add,
+ * or goes unasked. */
 bool sl_coding_may(const struct sl_coding *coding, const struct sluice_comm *comm,
                    const struct sl_algo *algo, const struct sl_shape *shape);
 

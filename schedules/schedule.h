@@ -177,7 +177,7 @@ extern const struct sl_algo *const sl_algos[];
 
 /* Those that send encodings, for shapes with a code; NULL-terminated. Of those that may
  * be taken unasked the cheapest is, and the first one where nobody asks for the cost; those whose
- * cost is NULL are never the cheapest. */
+ * cost is NULL are never the cheapest. A code that has terms goes by the one that needs them. */
 extern const struct sl_algo *const sl_coded_algos[];
 
 #define SL_CODE_RUNNER 1 /* of their steps */

@@ -188,6 +188,40 @@ static void ranks_whose_sums_do_not_fit_go_by_one_shot(void **state)
     assert_string_equal(algo_with("randk:k=9,when=always", 3, SL_BROADCAST), "code_chain");
 }
 
+/* Of four hosts at 100 Mbit/s, where one shot by signs has half the bytes of votes. */
+static const char *algo_by_cost(const char *text)
+{
+    static uint32_t hosts[] = {0, 1, 2, 3};
+    struct sluice_comm comm = {
+        .size = 4,
+        .host = hosts,
+        .host_count = 4,
+        .local_size = 1,
+        .most_local = 1,
+        .costs = {{250, 0.08}, {100000, 80}, 150, 0.03, 0.03, 0.05, 10, 0.03, 1}};
+    struct sl_call call = {
+        .coll = SL_ALLREDUCE, .dtype = SLUICE_F32, .op = SLUICE_SUM, .count = UINT64_C(1) << 20};
+    struct sl_coding_choice choice;
+    struct sl_coding *coding;
+
+    sl_config_defaults(&comm.config);
+    assert_int_equal(sl_compression_create(text, &coding), 0);
+    sl_coding_choose(coding, &comm, &call, NULL, &choice);
+    sl_coding_put(coding);
+    assert_true(choice.taken);
+    return choice.algo->name;
+}
+
+static void costs_do_not_decide_whether_votes_are_counted(void **state)
+{
+    (void)state;
+    assert_string_equal(algo_by_cost("sign:vote=on"), "code_sum");
+    assert_string_equal(algo_by_cost("sign"), "oneshot");
+    assert_string_equal(algo_by_cost("shiq"), "code_sum");
+    assert_string_equal(algo_by_cost("shiq:recipe=oneshot"), "oneshot");
+    assert_string_equal(algo_by_cost("randk:k=410"), "code_sum");
+}
+
 /* Nonblocking, many at once, in groups, and with a setting that changes meanwhile. */
 static void in_flight(struct sluice_comm *comm, int rank)
 {
@@ -291,6 +325,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(signs_are_those_of_the_majority),
         cmocka_unit_test(terms_are_reduced_by_any_algorithm),
         cmocka_unit_test(ranks_whose_sums_do_not_fit_go_by_one_shot),
+        cmocka_unit_test(costs_do_not_decide_whether_votes_are_counted),
         cmocka_unit_test(several_are_in_flight_at_once),
         cmocka_unit_test(a_rank_with_other_scales_is_named_before_anything_is_written),
         cmocka_unit_test(an_operation_keeps_what_its_own_numbers_lack),
