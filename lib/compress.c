@@ -168,6 +168,9 @@ int sl_compression_create(const char *text, struct sl_coding **out)
     err = err ?: sl_codec_parse(setting.inside, &inside);
     if (err != 0)
         return err;
+    if (setting.vote && setting.recipe != NULL && strcmp(setting.recipe, "sum") != 0)
+        return sl_fail(-EINVAL, "vote=on has allreduces go by recipe=sum, and not by recipe=%s",
+                       setting.recipe);
     if (spec.dtype != SLUICE_F32)
         return sl_fail(-EINVAL, "the type of elements is that of each call, and not asked for");
     if (setting.feedback)

@@ -34,6 +34,8 @@ int sl_gpu_work_init(struct sl_gpu_work *gpu, const struct sl_cuda *cuda,
         return no_such_codec(codec, "");
     if ((plain->codes[0].spec.flags & SL_SPEC_ROTATED) != 0)
         return no_such_codec(codec, " with rotated=on");
+    if (plain->codes[0].vote)
+        return no_such_codec(codec, " with vote=on");
     if (plain->measure)
         return no_such_codec(codec, " with measure=on");
     err = sl_gpu_codecs_create(&gpu->codecs);

@@ -29,10 +29,11 @@
  *                   the error grows with their number. gather: allreduce in which all get every
  *                   rank's encoding and keep the whole sum; bytes grow with the number of ranks.
  *                   sum: an ordinary allreduce, of encodings that add. oneshot, hosts: what is
- *                   usual on one host and on several. auto, where it is not said: one of the
- *                   latter, and gather for top-k where it sends no more.
+ *                   usual on one host and on several. auto, where it is not said: sum for what
+ *                   adds, else one of the latter, and gather for top-k where it sends no more.
  * - vote=on         of sign: an allreduce counts the ranks that are below zero. Its sum has the
- *                   sign of the majority, and is 0 where votes are even.
+ *                   sign of the majority, and is 0 where votes are even. By no other recipe than
+ *                   sum.
  * - measure=on      decodes what was encoded, for the error in the report. Costs time.
  * - the codec's own sluice-compress(1) lists them.
  *
@@ -80,8 +81,8 @@ SLUICE_API int sluice_operation_set_compression(struct sluice_operation *operati
  * kernels encode and decode there, and what is sent is pinned memory of the host. The bytes are
  * those of the processor's codecs, so ranks with and without a GPU may meet. It needs a build with
  * nvcc, and a codec with kernels: bf16, fp16, bq8, bq4, bq2, e4m3, e5m2, mxfp8, mxfp4, nvfp4, e3m0,
- * sign; without rotated and measure. What is fed back lies in pinned memory. Calls that are not
- * compressed end with -ENOTSUP; so an operation is made once its communicator compresses.
+ * sign; without rotated, measure and vote. What is fed back lies in pinned memory. Calls that are
+ * not compressed end with -ENOTSUP; so an operation is made once its communicator compresses.
  *
  * A call reads and writes in and out after all that was on a stream of CUDA's when it was made (an
  * operation: when it was started). This sets which: a CUstream or cudaStream_t, borrowed until the

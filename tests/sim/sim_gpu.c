@@ -232,6 +232,8 @@ static void what_a_gpu_cannot_do_is_refused_in_a_sentence(void **state)
     refused(-ENOTSUP, "bq8 with rotated=on does not work on GPU memory");
     snprintf(gpu_job.setting, sizeof(gpu_job.setting), "bq8:measure=on," ALWAYS);
     refused(-ENOTSUP, "bq8 with measure=on");
+    snprintf(gpu_job.setting, sizeof(gpu_job.setting), "sign:vote=on," ALWAYS);
+    refused(-ENOTSUP, "sign with vote=on");
     usual();
     gpu_job.setting[0] = '\0'; /* never switched on */
     refused(-ENOTSUP, "goes by no codec: switch compression on");

@@ -110,6 +110,8 @@ static void votes(struct sluice_comm *comm, int rank)
 
     CREW_EXPECT(sluice_comm_set_compression(comm, "bq8:vote=on") == -EINVAL);
     CREW_EXPECT(strstr(sluice_last_error(), "vote=on is for codec sign") != NULL);
+    CREW_EXPECT(sluice_comm_set_compression(comm, "sign:vote=on,recipe=oneshot") == -EINVAL);
+    CREW_EXPECT(strstr(sluice_last_error(), "vote=on has allreduces go by recipe=sum") != NULL);
     CREW_EXPECT(sluice_comm_set_compression(comm, "sketch:k=9,rows=1,feedback=on") == -EINVAL);
     CREW_EXPECT(strstr(sluice_last_error(), "no feedback=on for sketch") != NULL);
     CREW_EXPECT(sluice_comm_set_compression(comm, "sign:vote=on,when=always") == 0);
