@@ -33,6 +33,14 @@ static int parse_when(const char *value, bool *always)
                : sl_fail(-EINVAL, "when=%s: the choices are cost, always", value);
 }
 
+static int parse_bytes(const char *key, const char *value, int64_t *out)
+{
+    return sl_parse_bytes(value, out) == 0
+               ? 0
+               : sl_fail(-EINVAL, "%s=%s: that is no number of bytes, as 4096, 64k or 1M", key,
+                         value);
+}
+
 /* One "key=value" of the text, if it is not the codec's own. 1: it is. */
 static int parse_item(const char *item, struct sl_compression_setting *out)
 {
@@ -41,9 +49,9 @@ static int parse_item(const char *item, struct sl_compression_setting *out)
                       recipe[] = "recipe=", vote[] = "vote=";
 
     if (strncmp(item, min, strlen(min)) == 0)
-        return sl_parse_bytes(item + strlen(min), &out->min_bytes);
+        return parse_bytes("min", item + strlen(min), &out->min_bytes);
     if (strncmp(item, keep, strlen(keep)) == 0)
-        return sl_parse_bytes(item + strlen(keep), &out->keep_bytes);
+        return parse_bytes("keep", item + strlen(keep), &out->keep_bytes);
     if (strncmp(item, feedback, strlen(feedback)) == 0)
         return parse_switch("feedback", item + strlen(feedback), &out->feedback);
     if (strncmp(item, measure, strlen(measure)) == 0)
