@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -222,6 +223,35 @@ def what_is_wrong_is_an_exception_with_the_librarys_sentence(known):
     run.close()
 
 
+# Its last step is over, and a thread of the hook still in PyTorch's code.
+NO_CLOSE = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import torch, torch.distributed as dist, sluice_torch
+
+end = sluice_torch.State._end
+
+def end_and_go_on(state, group):
+    end(state, group)
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        torch.zeros(1)
+
+sluice_torch.State._end = end_and_go_on
+dist.init_process_group("gloo", init_method="file://" + sys.argv[3], rank=0, world_size=1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+model.register_comm_hook(sluice_torch.State("", library=sys.argv[2]), sluice_torch.compress_hook)
+model(torch.ones(1, 4)).sum().backward()
+"""
+
+
+def a_script_may_end_without_close(known):
+    if dist.get_rank() == 0:
+        with tempfile.TemporaryDirectory() as folder:
+            ended = subprocess.run([sys.executable, "-c", NO_CLOSE, f"{ROOT}/tools/torch", LIBRARY, f"{folder}/meet"], capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, f"ended with {ended.returncode}: {ended.stderr}"
+
+
 def a_rank_that_is_gone_is_named(known):
     """The last case: the last rank ends with it. DDP's own messages are through after two steps."""
     run = Run("bq8:when=always,min=0").steps(2)
@@ -233,7 +263,7 @@ def a_rank_that_is_gone_is_named(known):
 
 CASES = [codecs_train_like_none, what_two_bits_lose_comes_later_with_feedback, halves_of_floats_travel_too, a_job_that_was_saved_and_loaded_ends_with_the_same_bits,
          buckets_that_are_arranged_anew_have_groups_of_their_own, a_part_of_the_ranks_may_have_a_group, the_report_tells_bytes_and_error,
-         what_is_wrong_is_an_exception_with_the_librarys_sentence, a_rank_that_is_gone_is_named]
+         what_is_wrong_is_an_exception_with_the_librarys_sentence, a_script_may_end_without_close, a_rank_that_is_gone_is_named]
 
 
 # ---- ranks ----

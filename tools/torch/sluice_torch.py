@@ -24,6 +24,7 @@ it costs), and below min= (4 KiB, with when=always 64 KiB): min=0 for small mode
 
 State.report() and report_hook() tell bytes and error. Tried with Debian's PyTorch 1.13 and 2.6 on CPUs.
 """
+import atexit
 import errno
 import os
 import queue
@@ -41,6 +42,7 @@ __all__ = ["State", "SluiceError", "compress_hook", "report_hook"]
 
 _SAVED = 1  # version of state_dict()
 _AWAY_S = 1800  # how long PyTorch's own collectives wait
+_LEAVE_S = 5  # how long the end of Python waits for a step's
 
 
 def compress_hook(state, bucket):
@@ -77,6 +79,7 @@ class State:
         self._layout = Layout(self._comm)
         self._ends = _Line("sluice ends", self._end)
         self._starts = _Line("sluice starts", self._start)
+        atexit.register(self._leave)
 
     @property
     def rank(self):
@@ -117,11 +120,19 @@ class State:
         self._layout.load(saved["groups"])
 
     def close(self):
-        """Ends the threads, the operations and the communicator: after the last step, and by all ranks."""
+        """Ends the threads, the operations and the communicator: after the last step, and by all ranks. A script may also end
+        without it."""
+        atexit.unregister(self._leave)
         self._starts.close()
         self._ends.close()
         self._layout.clear()
         self._comm.close()
+
+    def _leave(self):
+        """Python ends. It ends threads then where they ask for its lock, and in PyTorch's C++ that ends the process by a
+        signal: they are to be out of it. One that waits in the library for a lost rank does no harm."""
+        self._starts.close(_LEAVE_S)
+        self._ends.close(_LEAVE_S)
 
     def _start(self, group):
         """In a thread of its own, as the elements of a GPU have to arrive, and as encoding takes time."""
@@ -223,9 +234,9 @@ class _Line(threading.Thread):
         for job in iter(self._jobs.get, None):
             self._work(job)
 
-    def close(self):
+    def close(self, timeout_s=None):
         self._jobs.put(None)
-        self.join()
+        self.join(timeout_s)
 
 
 def _meet(library, group, timeout_ms):
