@@ -11,11 +11,7 @@
 
 #define KEEP_BYTES SL_GIB /* what calls with all buffers keep, together */
 
-/* Where costs decide, below the break-even of any link that is worth it: at 100 Mbit/s it lies near
- * 4 KiB. Smaller calls are metrics and counts, in which nobody expects an error. Where costs do not
- * decide, what pays on most links. */
-#define MIN_BYTES_BY_COST (4 * SL_KIB)
-#define MIN_BYTES_ALWAYS (64 * SL_KIB)
+#define MIN_BYTES_ALWAYS (64 * SL_KIB) /* what pays on most links */
 
 static int parse_switch(const char *key, const char *value, bool *out)
 {
@@ -94,6 +90,6 @@ int sl_compression_parse(const char *text, struct sl_compression_setting *out)
         }
     }
     if (out->min_bytes < 0)
-        out->min_bytes = out->always ? MIN_BYTES_ALWAYS : MIN_BYTES_BY_COST;
+        out->min_bytes = out->always ? MIN_BYTES_ALWAYS : SL_COMPRESSION_MIN_BYTES;
     return 0;
 }

@@ -9,6 +9,11 @@
 #define SL_COMPRESSION_TEXT_MAX 256
 #define SL_COMPRESSION_INSIDE_MAX 32
 
+/* min= where costs decide and it is not said, below the break-even of any link that is worth it: at
+ * 100 Mbit/s it lies near 4 KiB. Smaller calls are metrics and counts, in which nobody expects an
+ * error. */
+#define SL_COMPRESSION_MIN_BYTES (4 << 10)
+
 struct sl_compression_setting {
     char codec[SL_COMPRESSION_TEXT_MAX];    /* what is for the codec: "bq8:seed=7" */
     char inside[SL_COMPRESSION_INSIDE_MAX]; /* codec within hosts */

@@ -3,12 +3,12 @@
 #include "tools/compress/pays.h"
 
 #include "core/err.h"
+#include "lib/compress_setting.h"
 #include "schedules/code_cost.h"
 
 #define HOSTS 2
 #define LATENCY_NS 30e3 /* of a message by TCP between two hosts of a switch */
 #define STEP_NS 10
-#define LEAST_BYTES ((size_t)1 << 10)
 #define SLOWEST 1e3 /* bytes per second */
 #define FASTEST 1e12
 
@@ -86,11 +86,11 @@ double pays_gain(const struct pays_codec *codec, const struct pays_machine *mach
 size_t pays_from(const struct pays_codec *codec, const struct pays_machine *machine, double link,
                  size_t most)
 {
-    size_t from = 0, bytes = LEAST_BYTES;
+    size_t from = 0, bytes = SL_COMPRESSION_MIN_BYTES;
 
     while (bytes <= most / 2)
         bytes *= 2;
-    for (; bytes >= LEAST_BYTES; bytes /= 2) {
+    for (; bytes >= SL_COMPRESSION_MIN_BYTES; bytes /= 2) {
         if (pays_gain(codec, machine, link, bytes) < SL_CODE_GAIN)
             break;
         from = bytes;

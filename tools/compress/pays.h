@@ -27,7 +27,8 @@ void pays_init(struct pays_codec *codec, const struct sl_codec_spec *spec,
 double pays_gain(const struct pays_codec *codec, const struct pays_machine *machine, double link,
                  size_t bytes);
 
-/* The least power of two from which on, up to most, calls are compressed; 0: none. */
+/* The least power of two, not below min= where it is not said, from which on, up to most, calls are
+ * compressed; 0: none. */
 size_t pays_from(const struct pays_codec *codec, const struct pays_machine *machine, double link,
                  size_t most);
 

@@ -108,7 +108,7 @@ assert {'bq8', 'sign', 'palette', 'rans', 'rans:dtype=bf16'} <= set(codecs) and 
 for name, row in codecs.items():
     w = row['wire']
     # At a megabit each second, whatever is saved pays, and the wire alone counts.
-    assert 0 < w < 1 and 0.95 < row['gain'] * w <= 1.001 and row['pays_from_bytes'], row
+    assert 0 < w < 1 and 0.95 < row['gain'] * w <= 1.001 and row['pays_from_bytes'] >= 4096, row
     assert row['encode_bytes_per_second'] > 0 and row['decode_bytes_per_second'] > 0 and row['add_bytes_per_second'] > 0, row
     # A codec pays up to about the rate at which its processor encodes, sums and decodes; what it leaves of the wire is in that.
     busy = 1.5 / row['encode_bytes_per_second'] + 1.5 / row['decode_bytes_per_second'] + 0.5 / row['add_bytes_per_second']
