@@ -39,8 +39,8 @@ as_without_a_codec() {
 }
 
 from_its_checkpoint() {
-    local first second
-    first=$(ddp --steps 100 --checkpoint "$dir/left") && second=$(ddp --steps 100 --checkpoint "$dir/left") ||
+    local first second codec=bq4:feedback=on,min=0,when=always
+    first=$(ddp --codec "$codec" --steps 100 --checkpoint "$dir/left") && second=$(ddp --codec "$codec" --steps 100 --checkpoint "$dir/left") ||
         { echo "$first"; echo "$second"; return 1; }
     good "$first" 100 50 && good "$second" 200 90
 }
