@@ -4,6 +4,7 @@
 
 #include "collectives/select.h"
 #include "core/err.h"
+#include "lib/compress.h"
 #include "schedules/code_cost.h"
 
 #include <math.h>
@@ -217,6 +218,26 @@ static void among_several_algorithms_the_cheapest_is_taken(void **state)
     assert_ptr_equal(choice.algo, &sl_algo_oneshot_hosts);
 }
 
+/* What else sends signs adds them, and its sum has not the sign of the majority. */
+static void votes_are_counted_whatever_else_would_be_faster(void **state)
+{
+    struct sl_call call = call_of((uint64_t)16 << 20);
+    struct sl_coding *coding;
+
+    (void)state;
+    assert_int_equal(sl_compression_create("sign:vote=on", &coding), 0);
+    for (uint32_t ranks = 2; ranks <= 4; ranks++)
+        for (double gbits = 0.1; gbits < 1000; gbits *= 10) {
+            struct sluice_comm comm = comm_of(ranks, gbits);
+            struct sl_coding_choice choice;
+
+            sl_coding_choose(coding, &comm, &call, NULL, &choice);
+            assert_ptr_equal(choice.algo, &sl_algo_code_sum);
+            assert_true(choice.taken || gbits > 1);
+        }
+    sl_coding_put(coding);
+}
+
 /* What would be done without is what it is compared with. */
 static void a_forced_algorithm_is_what_it_is_compared_with(void **state)
 {
@@ -290,6 +311,7 @@ int main(void)
         cmocka_unit_test(ranks_that_share_memory_send_elements),
         cmocka_unit_test(calls_that_it_is_not_for_are_not_counted_as_left),
         cmocka_unit_test(among_several_algorithms_the_cheapest_is_taken),
+        cmocka_unit_test(votes_are_counted_whatever_else_would_be_faster),
         cmocka_unit_test(a_forced_algorithm_is_what_it_is_compared_with),
         cmocka_unit_test(the_explanation_says_who_won_and_why),
     };
