@@ -4,13 +4,19 @@
 
 #include "core/err.h"
 #include "core/transport.h"
-#include "verbs/path_list.h"
 #include "verbs/pkey.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define AT(field) offsetof(struct sl_verbs_config, field)
+
+#define PATHS "SLUICE_VERBS_PATHS"
+
+static int check_paths(const char *list)
+{
+    return sl_path_list_check(PATHS, list);
+}
 
 static const struct sl_config_row rows[] = {
     SL_ROW_TEXT(
@@ -26,7 +32,7 @@ static const struct sl_config_row rows[] = {
                    "0x0001: as either). "
                    "auto: the first key of a full member that suits the peer."),
     SL_ROW_CHECKED_LONG(
-        "VERBS_PATHS", paths, "auto", SL_VERBS_PATHS_BYTES, sl_path_list_check,
+        "VERBS_PATHS", paths, "auto", SL_PATH_LIST_BYTES, check_paths,
         "Paths of each connection: LOCAL>REMOTE[/LABEL][@PORT] by number of rail, with a flow "
         "label in hex and a port of the bond that a rail may be, separated by commas "
         "(0>0/c0de,1>1/beef@2). auto: each rail to one of the peer's in its subnet."),
@@ -118,6 +124,14 @@ struct sl_config_section sl_verbs_section = {.area = "VERBS",
                                              .rows = rows,
                                              .row_count = SL_ARRAY_LEN(rows),
                                              .size = sizeof(struct sl_verbs_config)};
+
+struct sl_mp_path_wishes sl_verbs_path_wishes(const struct sl_config *config)
+{
+    return (struct sl_mp_path_wishes){.area = "verbs",
+                                      .variable = PATHS,
+                                      .list = sl_verbs_config(config)->paths,
+                                      .per_rail = sl_verbs_config(config)->paths_per_rail};
+}
 
 static bool only_excludes(const char *list)
 {

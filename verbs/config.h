@@ -4,6 +4,7 @@
 #define SL_VERBS_CONFIG_H
 
 #include "core/config.h"
+#include "multipath/plan.h"
 
 /* In the order of their rows' choices. */
 enum sl_verbs_gid_family { SL_VERBS_FAMILY_ANY, SL_VERBS_FAMILY_IPV4, SL_VERBS_FAMILY_IPV6 };
@@ -13,12 +14,8 @@ enum sl_verbs_ece { SL_VERBS_ECE_AUTO, SL_VERBS_ECE_OFF };
 enum sl_verbs_keys { SL_VERBS_KEYS_REGION, SL_VERBS_KEYS_WINDOW };
 enum sl_verbs_fallback { SL_VERBS_FALLBACK_OFF, SL_VERBS_FALLBACK_TCP };
 
-/* Of SLUICE_VERBS_PATHS: all the paths of a connection, each written at its longest
- * ("15>15/0xfffff@4,"), with room to spare. */
-#define SL_VERBS_PATHS_BYTES 2048
-
 struct sl_verbs_config {
-    char devices[SL_TEXT_MAX], paths[SL_VERBS_PATHS_BYTES], pkey[SL_TEXT_MAX];
+    char devices[SL_TEXT_MAX], paths[SL_PATH_LIST_BYTES], pkey[SL_TEXT_MAX];
     enum sl_verbs_gid_family gid_family;
     enum sl_verbs_fallback fallback;
     enum sl_verbs_locality locality;
@@ -32,6 +29,9 @@ struct sl_verbs_config {
 };
 
 SL_CONFIG_SECTION(verbs)
+
+/* The paths that they ask for. config is borrowed as long as these are used. */
+struct sl_mp_path_wishes sl_verbs_path_wishes(const struct sl_config *config);
 
 struct sl_device;
 

@@ -11,7 +11,7 @@
 #include "verbs/near.h"
 #include "verbs/open_device.h"
 #include "verbs/pkey.h"
-#include "verbs/plan.h"
+#include "verbs/lid.h"
 
 #include <dirent.h>
 #include <fcntl.h>

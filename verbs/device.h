@@ -6,7 +6,7 @@
 #include "core/locality.h"
 #include "multipath/frame.h"
 #include "verbs/ibv_dl.h"
-#include "verbs/pairs.h"
+#include "multipath/pairs.h"
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -93,7 +93,7 @@ bool sl_verbs_gid_same_subnet(const struct sl_verbs_gid *a, const struct sl_verb
 
 /* What a and b, of the same type and family, say of the way between them. A link-local address of
  * Ethernet says nothing: every link has the same subnet. */
-enum sl_verbs_reach sl_verbs_gid_reach(const struct sl_verbs_gid *a, const struct sl_verbs_gid *b);
+enum sl_mp_reach sl_verbs_gid_reach(const struct sl_verbs_gid *a, const struct sl_verbs_gid *b);
 
 /* "192.0.2.1 (RoCE v2)", "fe80::1 (RoCE v1)". */
 void sl_verbs_gid_text(const struct sl_verbs_gid *gid, char *out, size_t cap);

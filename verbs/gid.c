@@ -205,14 +205,14 @@ bool sl_verbs_gid_same_subnet(const struct sl_verbs_gid *a, const struct sl_verb
     return bits % 8 == 0 || (left[bits / 8] ^ right[bits / 8]) >> (8 - bits % 8) == 0;
 }
 
-enum sl_verbs_reach sl_verbs_gid_reach(const struct sl_verbs_gid *a, const struct sl_verbs_gid *b)
+enum sl_mp_reach sl_verbs_gid_reach(const struct sl_verbs_gid *a, const struct sl_verbs_gid *b)
 {
     bool is_ib = a->type == SL_VERBS_GID_IB;
 
     if (!is_ib &&
         (a->is_link_local || b->is_link_local || a->prefix_len == 0 || b->prefix_len == 0))
-        return SL_VERBS_REACH_UNKNOWN;
-    return sl_verbs_gid_same_subnet(a, b) ? SL_VERBS_REACH_DIRECT : SL_VERBS_REACH_ROUTED;
+        return SL_MP_REACH_UNKNOWN;
+    return sl_verbs_gid_same_subnet(a, b) ? SL_MP_REACH_DIRECT : SL_MP_REACH_ROUTED;
 }
 
 /* May this one be used: what the settings ask for, and the peer's kind? */

@@ -6,7 +6,7 @@
 #include "verbs/gpu.h"
 #include "verbs/near.h"
 #include "verbs/offer.h"
-#include "verbs/path_list.h"
+#include "multipath/path_list.h"
 #include "verbs/verbs.h"
 #include "verbs/window.h"
 

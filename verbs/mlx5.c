@@ -6,7 +6,7 @@
 #include "verbs/queue_pair.h"
 
 #include "core/log.h"
-#include "verbs/plan.h"
+#include "multipath/plan.h"
 
 uint8_t sl_verbs_lag_ports(const struct sl_mlx5dv *mlx5dv, struct ibv_context *context)
 {
@@ -25,7 +25,7 @@ int sl_verbs_mlx5_sport(struct sl_verbs_path *path)
 {
     const struct sl_mlx5dv *mlx5dv = path->rail->iface->mlx5dv;
     const struct sl_verbs_device *device = path->rail->device;
-    uint16_t sport = sl_verbs_udp_sport(path->flow_label);
+    uint16_t sport = sl_mp_udp_sport(path->flow_label);
 
     if (device == NULL || !device->is_mlx5 || mlx5dv == NULL || path->flow_label == 0 ||
         path->rail->port.link_layer != IBV_LINK_LAYER_ETHERNET ||

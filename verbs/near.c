@@ -6,7 +6,7 @@
 #include "gdr/gpu.h"
 #include "verbs/config.h"
 #include "verbs/device.h"
-#include "verbs/path_list.h"
+#include "multipath/path_list.h"
 #include "verbs/probe.h"
 
 #include <stdio.h>

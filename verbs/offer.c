@@ -9,7 +9,7 @@
 #include "verbs/config.h"
 #include "verbs/iface.h"
 #include "verbs/pkey.h"
-#include "verbs/plan.h"
+#include "verbs/lid.h"
 #include "verbs/queue_pair.h"
 #include "verbs/rate.h"
 
@@ -136,8 +136,8 @@ static void info_to_gid(const struct sl_verbs_rail_info *info, struct sl_verbs_g
 
 /* What is known of the way from a rail to one of the peer's, which says what address it has even
  * while it has no link. */
-static enum sl_verbs_reach reach_of(const struct sl_verbs_rail *rail,
-                                    const struct sl_mp_rail_info *remote)
+static enum sl_mp_reach reach_of(const struct sl_verbs_rail *rail,
+                                 const struct sl_mp_rail_info *remote)
 {
     static const uint8_t no_gid[16];
     struct sl_verbs_rail_info info = sl_verbs_rail_info_of(remote);
@@ -145,14 +145,14 @@ static enum sl_verbs_reach reach_of(const struct sl_verbs_rail *rail,
     struct sl_verbs_pkey pkey;
 
     if (rail->port.gid_count == 0 || memcmp(info.gid, no_gid, sizeof(no_gid)) == 0)
-        return SL_VERBS_REACH_UNKNOWN;
+        return SL_MP_REACH_UNKNOWN;
     info_to_gid(&info, &theirs);
     if (link_layer_of(&info) != rail->port.link_layer ||
         sl_verbs_gid_choose_for(rail->iface->config, &rail->port, &theirs, &ours) != 0)
-        return SL_VERBS_REACH_NEVER;
+        return SL_MP_REACH_NEVER;
     if (rail->base.usable &&
         sl_verbs_pkey_choose_for(rail->iface->config, &rail->port, info.pkey, &pkey) != 0)
-        return SL_VERBS_REACH_NEVER;
+        return SL_MP_REACH_NEVER;
     return sl_verbs_gid_reach(&ours, &theirs);
 }
 
@@ -169,11 +169,11 @@ static bool tells_subnets(const struct sl_mp_conn *conn)
     return true;
 }
 
-static void ends_of(const struct sl_mp_conn *conn, struct sl_verbs_plan_ends *out)
+static void ends_of(const struct sl_mp_conn *conn, struct sl_mp_plan_ends *out)
 {
     const struct sl_verbs_iface *iface = sl_verbs_iface_of(&conn->iface->base);
 
-    *out = (struct sl_verbs_plan_ends){
+    *out = (struct sl_mp_plan_ends){
         .rails = {.local_rails = iface->mp.rail_count, .remote_rails = conn->peer.rail_count}};
     for (unsigned i = 0; i < out->rails.local_rails; i++) {
         const struct sl_verbs_device *device = iface->rails[i].device;
@@ -189,8 +189,8 @@ static void ends_of(const struct sl_mp_conn *conn, struct sl_verbs_plan_ends *ou
     out->rails.remote_far = conn->peer.far;
 }
 
-static void say_what_is_left_out(const struct sl_mp_conn *conn,
-                                 const struct sl_verbs_path_spec *specs, size_t count)
+static void say_what_is_left_out(const struct sl_mp_conn *conn, const struct sl_mp_path_spec *specs,
+                                 size_t count)
 {
     uint32_t used = 0;
 
@@ -207,13 +207,14 @@ static void say_what_is_left_out(const struct sl_mp_conn *conn,
 static int plan(struct sl_mp_conn *conn, struct sl_mp_paths *out)
 {
     const struct sl_verbs_iface *iface = sl_verbs_iface_of(&conn->iface->base);
-    struct sl_verbs_path_spec specs[SL_MP_PATHS_MAX];
-    struct sl_verbs_plan_ends ends;
+    struct sl_mp_path_spec specs[SL_MP_PATHS_MAX];
+    struct sl_mp_path_wishes wishes = sl_verbs_path_wishes(iface->config);
+    struct sl_mp_plan_ends ends;
     size_t count;
     int err;
 
     ends_of(conn, &ends);
-    err = sl_verbs_plan(iface->config, &ends, specs, SL_MP_PATHS_MAX, &count);
+    err = sl_mp_plan(&wishes, &ends, specs, SL_MP_PATHS_MAX, &count);
     if (err != 0)
         return err;
     say_what_is_left_out(conn, specs, count);
@@ -245,7 +246,7 @@ static void show_route(struct sl_verbs_path *path)
                     path->rail->port.link_layer == IBV_LINK_LAYER_ETHERNET;
 
     path->base.shown.label = path->flow_label;
-    path->base.shown.source_port = has_port ? sl_verbs_udp_sport(path->flow_label) : 0;
+    path->base.shown.source_port = has_port ? sl_mp_udp_sport(path->flow_label) : 0;
 }
 
 /* By which route this end sends: the path table says, or its own settings, or a draw that other
@@ -254,7 +255,8 @@ static void choose_route(struct sl_verbs_path *path)
 {
     const struct sl_mp_conn *conn = path->base.conn;
     const struct sl_verbs_iface *iface = path->rail->iface;
-    struct sl_verbs_path_spec specs[SL_MP_PATHS_MAX];
+    struct sl_mp_path_wishes wishes = sl_verbs_path_wishes(iface->config);
+    struct sl_mp_path_spec specs[SL_MP_PATHS_MAX];
     size_t count = 0, at = 0;
 
     for (unsigned i = 0; i < conn->path_count; i++) {
@@ -264,18 +266,18 @@ static void choose_route(struct sl_verbs_path *path)
             continue;
         if (other == path)
             at = count;
-        specs[count++] = (struct sl_verbs_path_spec){
+        specs[count++] = (struct sl_mp_path_spec){
             .local_rail = (uint8_t)other->rail->base.idx,
             .remote_rail = other->base.remote_rail,
             .turn = other->base.turn,
             .flow_label = other->has_route ? other->flow_label : SL_PATH_LABEL_OPEN,
             .lid_bits = other->lid_bits};
     }
-    path->lid_bits = sl_verbs_plan_lid_bits(path->rail->port.lmc, route_seed(conn, &path->base),
-                                            specs, count, at);
-    path->base.spare = !sl_verbs_plan_route(
-        iface->config, path->rail->device != NULL ? path->rail->device->lag_ports : 0,
-        route_seed(conn, &path->base), specs, count, at);
+    path->lid_bits =
+        sl_verbs_lid_bits(path->rail->port.lmc, route_seed(conn, &path->base), specs, count, at);
+    path->base.spare =
+        !sl_mp_plan_route(&wishes, path->rail->device != NULL ? path->rail->device->lag_ports : 0,
+                          route_seed(conn, &path->base), specs, count, at);
     path->base.spare |= path->base.rail->is_far;
     path->flow_label = specs[at].flow_label;
     path->lag_port = specs[at].lag_port;

@@ -8,7 +8,7 @@
  *   verbs.c    the operations of the contract; progress; sleep
  *   iface.c    interfaces
  *   device.c   ports: what there is · gid.c their GIDs · pkey.c their partitions · probe.c lists
- *   plan.c     which paths a connection has
+ *   lid.c      LIDs of InfiniBand's paths
  *   queue_pair.c  the lanes: made, connected, posted to, stopped · offer.c how the peer sees them
  *   rail.c     an open port: its completions, asynchronous events · slots.c receive buffers
  *   cq.c       its completion queue: length, owner, interrupt

@@ -3,7 +3,7 @@
 #include "tests/unit/verbs/world.h"
 #include "core/state.h"
 #include "verbs/config.h"
-#include "verbs/plan.h"
+#include "multipath/plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static void paths_of_a_bond_leave_by_its_ports_in_turns_at_both_ends(void **stat
             assert_int_equal(info_of(side, i).lag_port, 1 + i / 2);
             assert_int_equal(sl_verbs_path_of(path)->lag_active, 1 + i / 2);
             assert_int_equal(info_of(side, i).udp_sport,
-                             sl_verbs_udp_sport(sl_verbs_path_of(path)->flow_label));
+                             sl_mp_udp_sport(sl_verbs_path_of(path)->flow_label));
         }
     assert_int_equal(world[0].iface->ops->ep_stats(world[0].ep, stats, SL_MP_PATHS_MAX), 4);
     assert_memory_equal(stats[0].name, "a0:1@1 > ", 9);
@@ -303,8 +303,8 @@ static void a_path_that_failed_takes_another_route(void **state)
         assert_true(loop_now(world_loop) - start_ns < 40 * SL_NS_PER_S);
         for (unsigned side = 0; side < 2; side++)
             assert_int_not_equal(
-                sl_verbs_udp_sport(sl_verbs_path_of(world_ep(side)->paths[0])->flow_label),
-                sl_verbs_udp_sport(labels[side]));
+                sl_mp_udp_sport(sl_verbs_path_of(world_ep(side)->paths[0])->flow_label),
+                sl_mp_udp_sport(labels[side]));
         world_message(100000);
         if (lost < 3)
             world_end();
@@ -383,9 +383,9 @@ static void labels_of_many_connections_spread_over_routes(void **state)
         world_join();
         for (unsigned i = 0; i < world_ep(0)->path_count; i++) {
             for (unsigned side = 0; side < 2; side++)
-                on_route[side][sl_verbs_udp_sport(
-                                   sl_verbs_path_of(world_ep(side)->paths[i])->flow_label) %
-                               16]++;
+                on_route[side]
+                        [sl_mp_udp_sport(sl_verbs_path_of(world_ep(side)->paths[i])->flow_label) %
+                         16]++;
             paths++;
         }
         if (round < ROUNDS - 1)

@@ -5,7 +5,7 @@
 
 #include "core/state.h"
 #include "multipath/stats.h"
-#include "verbs/plan.h"
+#include "multipath/plan.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -292,18 +292,18 @@ static void a_label_is_changed_in_place_where_the_device_can(void **state)
     start_ns = loop_now(world_loop);
     WORLD_UNTIL(label_of(0, 1) == 0xbeef);
     assert_true(loop_now(world_loop) - start_ns <= SOON_NS);
-    assert_int_equal(wired_port(0, 1), sl_verbs_udp_sport(0xbeef));
+    assert_int_equal(wired_port(0, 1), sl_mp_udp_sport(0xbeef));
     assert_int_equal(label_of(0, 0), others);
     assert_int_equal(label_of(1, 1), peers);
     world_message(MESSAGE);
     sl_mp_ep_stats(world[0].ep, shown, 2);
     assert_int_equal(shown[1].label, 0xbeef);
-    assert_int_equal(shown[1].source_port, sl_verbs_udp_sport(0xbeef));
+    assert_int_equal(shown[1].source_port, sl_mp_udp_sport(0xbeef));
     assert_int_equal(shown[1].weight, 100);
     assert_int_equal(shown[0].label, others);
     put(HEAD "path=1 weight=50\nend 1\n");
     WORLD_UNTIL(label_of(0, 1) == was);
-    assert_int_equal(wired_port(0, 1), sl_verbs_udp_sport(was));
+    assert_int_equal(wired_port(0, 1), sl_mp_udp_sport(was));
     for (unsigned side = 0; side < 2; side++)
         for (unsigned i = 0; i < 2; i++) {
             assert_int_equal(path_of(side, i)->epoch, 1);

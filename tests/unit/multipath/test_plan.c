@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The path list: what SLUICE_VERBS_PATHS may say, what auto stands for, and the labels. */
-#include "core/config.h"
-#include "verbs/config.h"
+/* The path list: what a user may say, what auto stands for, and the labels. */
 #include "core/err.h"
-#include "verbs/plan.h"
+#include "multipath/plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,42 +12,37 @@
 
 #define CAP 64
 
-static struct sl_verbs_path_spec specs[CAP];
+static struct sl_mp_path_spec specs[CAP];
 static size_t count;
 
+static struct sl_mp_path_wishes wishes_of(const char *list, int64_t per_rail)
+{
+    return (struct sl_mp_path_wishes){
+        .area = "toy", .variable = "SLUICE_TOY_PATHS", .list = list, .per_rail = per_rail};
+}
+
 /* Plans, and chooses the route of each path in turn, with as many ports of bonds. */
-static int plan_with(const struct sl_config *config, const struct sl_verbs_plan_ends *ends,
+static int plan_with(const char *list, int64_t per_rail, const struct sl_mp_plan_ends *ends,
                      uint64_t seed, size_t cap)
 {
-    int err = sl_verbs_plan(config, ends, specs, cap, &count);
+    struct sl_mp_path_wishes wishes = wishes_of(list, per_rail);
+    int err = sl_mp_plan(&wishes, ends, specs, cap, &count);
 
     for (size_t i = 0; i < count && err == 0; i++)
-        (void)sl_verbs_plan_route(config, ends->lag_ports[specs[i].local_rail], seed + i, specs,
-                                  count, i);
+        (void)sl_mp_plan_route(&wishes, ends->lag_ports[specs[i].local_rail], seed + i, specs,
+                               count, i);
     return err;
 }
 
 static int plan(const char *paths, unsigned local, unsigned remote)
 {
-    struct sl_config config;
-
-    sl_config_defaults(&config);
-    /* Past the check where it is set, which asks the same reader (core/test_config.c). */
-    assert_true((size_t)snprintf(sl_verbs_config_edit(&config)->paths, SL_VERBS_PATHS_BYTES, "%s",
-                                 paths) < SL_VERBS_PATHS_BYTES);
-    return plan_with(&config, &(struct sl_verbs_plan_ends){.rails = {local, remote, {{0}}}}, 42,
-                     CAP);
+    return plan_with(paths, 0, &(struct sl_mp_plan_ends){.rails = {local, remote, {{0}}}}, 42, CAP);
 }
 
-static int plan_auto(unsigned local, unsigned remote, const char *per_rail, uint64_t seed,
-                     size_t cap)
+static int plan_auto(unsigned local, unsigned remote, int64_t per_rail, uint64_t seed, size_t cap)
 {
-    struct sl_config config;
-
-    sl_config_defaults(&config);
-    assert_int_equal(sl_config_set(&config, "VERBS_PATHS_PER_RAIL", per_rail), 0);
-    return plan_with(&config, &(struct sl_verbs_plan_ends){.rails = {local, remote, {{0}}}}, seed,
-                     cap);
+    return plan_with("auto", per_rail, &(struct sl_mp_plan_ends){.rails = {local, remote, {{0}}}},
+                     seed, cap);
 }
 
 /* The rails of the list as "0>0,1>1". */
@@ -65,7 +58,7 @@ static const char *rails(void)
     return text;
 }
 
-static bool same_labels(const struct sl_verbs_path_spec *a)
+static bool same_labels(const struct sl_mp_path_spec *a)
 {
     for (size_t i = 0; i < count; i++)
         if (a[i].flow_label != specs[i].flow_label)
@@ -75,49 +68,49 @@ static bool same_labels(const struct sl_verbs_path_spec *a)
 
 static void auto_gives_each_rail_the_peers_of_the_same_number(void **state)
 {
-    assert_int_equal(plan_auto(1, 1, "0", 1, CAP), 0);
+    assert_int_equal(plan_auto(1, 1, 0, 1, CAP), 0);
     assert_string_equal(rails(), "0>0");
-    assert_int_equal(plan_auto(3, 3, "0", 1, CAP), 0);
+    assert_int_equal(plan_auto(3, 3, 0, 1, CAP), 0);
     assert_string_equal(rails(), "0>0,1>1,2>2");
 }
 
 static void auto_uses_every_rail_of_the_end_that_has_more(void **state)
 {
-    assert_int_equal(plan_auto(3, 2, "0", 1, CAP), 0);
+    assert_int_equal(plan_auto(3, 2, 0, 1, CAP), 0);
     assert_string_equal(rails(), "0>0,1>1,2>0");
-    assert_int_equal(plan_auto(2, 3, "0", 1, CAP), 0);
+    assert_int_equal(plan_auto(2, 3, 0, 1, CAP), 0);
     assert_string_equal(rails(), "0>0,1>1,0>2");
 }
 
 static void several_paths_of_a_rail_come_after_one_of_each(void **state)
 {
-    assert_int_equal(plan_auto(2, 2, "3", 1, CAP), 0);
+    assert_int_equal(plan_auto(2, 2, 3, 1, CAP), 0);
     assert_string_equal(rails(), "0>0,1>1,0>0,1>1,0>0,1>1");
 }
 
 static void the_largest_automatic_list_fits(void **state)
 {
-    assert_int_equal(plan_auto(8, 8, "8", 1, CAP), 0);
+    assert_int_equal(plan_auto(8, 8, 8, 1, CAP), 0);
     assert_int_equal(count, CAP);
 }
 
 static void labels_of_auto_differ_in_their_source_ports_and_come_back_for_a_seed(void **state)
 {
-    struct sl_verbs_path_spec first[CAP];
+    struct sl_mp_path_spec first[CAP];
 
     for (uint64_t seed = 0; seed < 500; seed++) {
-        assert_int_equal(plan_auto(8, 8, "8", seed, CAP), 0);
+        assert_int_equal(plan_auto(8, 8, 8, seed, CAP), 0);
         for (size_t i = 0; i < count; i++) {
-            assert_in_range(specs[i].flow_label, 1, SL_VERBS_FLOW_LABEL_MAX);
+            assert_in_range(specs[i].flow_label, 1, SL_PATH_LABEL_MAX);
             for (size_t j = 0; j < i; j++)
-                assert_int_not_equal(sl_verbs_udp_sport(specs[i].flow_label),
-                                     sl_verbs_udp_sport(specs[j].flow_label));
+                assert_int_not_equal(sl_mp_udp_sport(specs[i].flow_label),
+                                     sl_mp_udp_sport(specs[j].flow_label));
         }
     }
     memcpy(first, specs, sizeof(first));
-    assert_int_equal(plan_auto(8, 8, "8", 499, CAP), 0);
+    assert_int_equal(plan_auto(8, 8, 8, 499, CAP), 0);
     assert_true(same_labels(first));
-    assert_int_equal(plan_auto(8, 8, "8", 500, CAP), 0);
+    assert_int_equal(plan_auto(8, 8, 8, 500, CAP), 0);
     assert_false(same_labels(first));
 }
 
@@ -145,29 +138,27 @@ static void an_entry_without_a_label_gets_one_that_no_other_has(void **state)
     snprintf(list, sizeof(list), "0>0,0>0/%x", drawn);
     assert_int_equal(plan(list, 1, 1), 0);
     assert_int_equal(specs[1].flow_label, drawn);
-    assert_int_not_equal(sl_verbs_udp_sport(specs[0].flow_label), sl_verbs_udp_sport(drawn));
+    assert_int_not_equal(sl_mp_udp_sport(specs[0].flow_label), sl_mp_udp_sport(drawn));
 }
 
 static void a_path_has_what_the_list_says_of_its_turn_there(void **state)
 {
-    struct sl_verbs_path_spec path = {.local_rail = 0, .remote_rail = 1};
-    struct sl_config config;
+    struct sl_mp_path_spec path = {.local_rail = 0, .remote_rail = 1};
+    struct sl_mp_path_wishes wishes = wishes_of("0>1/a,1>0/b,0>1/c@3", 0);
 
-    sl_config_defaults(&config);
-    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", "0>1/a,1>0/b,0>1/c@3"), 0);
-    assert_true(sl_verbs_plan_route(&config, 0, 7, &path, 1, 0));
+    assert_true(sl_mp_plan_route(&wishes, 0, 7, &path, 1, 0));
     assert_int_equal(path.flow_label, 0xa);
     assert_int_equal(path.lag_port, 0);
     path.turn = 1;
-    assert_true(sl_verbs_plan_route(&config, 0, 7, &path, 1, 0));
+    assert_true(sl_mp_plan_route(&wishes, 0, 7, &path, 1, 0));
     assert_int_equal(path.flow_label, 0xc);
     assert_int_equal(path.lag_port, 3);
     /* A third one there is the peer's wish alone: a drawn label, as with auto. */
     path.turn = 2;
-    assert_false(sl_verbs_plan_route(&config, 0, 7, &path, 1, 0));
-    assert_in_range(path.flow_label, 0x10, SL_VERBS_FLOW_LABEL_MAX);
-    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", "auto"), 0);
-    assert_true(sl_verbs_plan_route(&config, 0, 7, &path, 1, 0));
+    assert_false(sl_mp_plan_route(&wishes, 0, 7, &path, 1, 0));
+    assert_in_range(path.flow_label, 0x10, SL_PATH_LABEL_MAX);
+    wishes.list = "auto";
+    assert_true(sl_mp_plan_route(&wishes, 0, 7, &path, 1, 0));
 }
 
 static void entries_for_rails_that_are_not_there_are_left_out(void **state)
@@ -209,55 +200,29 @@ static void an_entry_that_cannot_be_read_is_named(void **state)
 
     for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
         assert_int_equal(plan(cases[i].list, 2, 2), -EINVAL);
-        assert_non_null(strstr(sluice_last_error(), "SLUICE_VERBS_PATHS"));
+        assert_non_null(strstr(sluice_last_error(), "SLUICE_TOY_PATHS"));
         assert_non_null(strstr(sluice_last_error(), cases[i].entry));
     }
 }
 
 static void more_paths_of_a_rail_than_fit_are_as_many_as_fit(void **state)
 {
-    assert_int_equal(plan_auto(2, 2, "2", 1, 3), 0);
+    assert_int_equal(plan_auto(2, 2, 2, 1, 3), 0);
     assert_string_equal(rails(), "0>0,1>1");
-    assert_int_equal(plan_auto(8, 8, "8", 1, SL_MP_PATHS_MAX), 0);
+    assert_int_equal(plan_auto(8, 8, 8, 1, SL_MP_PATHS_MAX), 0);
     assert_int_equal(count, 64);
-    assert_int_equal(plan_auto(5, 5, "3", 1, 12), 0);
+    assert_int_equal(plan_auto(5, 5, 3, 1, 12), 0);
     assert_int_equal(count, 10);
-    assert_int_equal(plan_auto(16, 16, "8", 1, SL_MP_PATHS_MAX), 0);
+    assert_int_equal(plan_auto(16, 16, 8, 1, SL_MP_PATHS_MAX), 0);
     assert_int_equal(count, 64);
 }
 
 static void more_listed_paths_than_fit_are_an_error_that_names_the_first(void **state)
 {
-    struct sl_verbs_plan_ends ends = {.rails = {2, 2, {{0}}}};
-    struct sl_config config;
+    struct sl_mp_plan_ends ends = {.rails = {2, 2, {{0}}}};
 
-    sl_config_defaults(&config);
-    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", "0>0,0>1,1>0,1>1"), 0);
-    assert_int_equal(plan_with(&config, &ends, 1, 3), -EINVAL);
+    assert_int_equal(plan_with("0>0,0>1,1>0,1>1", 0, &ends, 1, 3), -EINVAL);
     assert_non_null(strstr(sluice_last_error(), "1>1 is one more than the 3"));
-}
-
-/* Each entry as long as one can be, for all the paths that a connection can have. */
-static void the_longest_list_has_room_and_a_longer_one_is_refused(void **state)
-{
-    struct sl_config config;
-    char list[SL_VERBS_PATHS_BYTES + 1] = "";
-
-    (void)state;
-    for (unsigned i = 0; i < CAP; i++)
-        assert_true(
-            sl_text_add(list, sizeof(list), "%s15>15/0x%05x@4", i == 0 ? "" : ",", 0xfff00 + i));
-    sl_config_defaults(&config);
-    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", list), 0);
-    assert_int_equal(
-        plan_with(&config, &(struct sl_verbs_plan_ends){.rails = {16, 16, {{0}}}}, 42, CAP), 0);
-    assert_int_equal(count, CAP);
-    for (unsigned i = 0; i < CAP; i++)
-        assert_int_equal(specs[i].flow_label, 0xfff00 + i);
-    while (sl_text_add(list, sizeof(list), ",0>0"))
-        ;
-    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", list), -EINVAL);
-    assert_string_equal(sluice_last_error(), "SLUICE_VERBS_PATHS is longer than 2047 bytes");
 }
 
 static void an_error_leaves_the_count_alone(void **state)
@@ -272,27 +237,23 @@ static void an_error_leaves_the_count_alone(void **state)
 static void source_ports_are_those_of_roce_v2(void **state)
 {
     /* The low 14 bits, and the 6 above them folded in, over 0xc000. */
-    assert_int_equal(sl_verbs_udp_sport(0), 0xc000);
-    assert_int_equal(sl_verbs_udp_sport(0x3fff), 0xffff);
-    assert_int_equal(sl_verbs_udp_sport(0x4000), 0xc001);
-    assert_int_equal(sl_verbs_udp_sport(0xfc000), 0xc03f);
-    assert_int_equal(sl_verbs_udp_sport(0xc0de), 0xc0dd);
-    assert_int_equal(sl_verbs_udp_sport(0xfffff), 0xffc0);
-    assert_int_equal(sl_verbs_udp_sport(0x12345), 0xe341);
-    assert_int_equal(sl_verbs_udp_sport(0xfff00001), 0xc001); /* 20 bits count */
+    assert_int_equal(sl_mp_udp_sport(0), 0xc000);
+    assert_int_equal(sl_mp_udp_sport(0x3fff), 0xffff);
+    assert_int_equal(sl_mp_udp_sport(0x4000), 0xc001);
+    assert_int_equal(sl_mp_udp_sport(0xfc000), 0xc03f);
+    assert_int_equal(sl_mp_udp_sport(0xc0de), 0xc0dd);
+    assert_int_equal(sl_mp_udp_sport(0xfffff), 0xffc0);
+    assert_int_equal(sl_mp_udp_sport(0x12345), 0xe341);
+    assert_int_equal(sl_mp_udp_sport(0xfff00001), 0xc001); /* 20 bits count */
 }
 
-static int plan_bonds(const char *paths, const char *per_rail, unsigned local, unsigned remote,
+static int plan_bonds(const char *paths, int64_t per_rail, unsigned local, unsigned remote,
                       const uint8_t *lag_ports, size_t cap)
 {
-    struct sl_verbs_plan_ends ends = {.rails = {local, remote, {{0}}}};
-    struct sl_config config;
+    struct sl_mp_plan_ends ends = {.rails = {local, remote, {{0}}}};
 
     memcpy(ends.lag_ports, lag_ports, local);
-    sl_config_defaults(&config);
-    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", paths), 0);
-    assert_int_equal(sl_config_set(&config, "VERBS_PATHS_PER_RAIL", per_rail), 0);
-    return plan_with(&config, &ends, 42, cap);
+    return plan_with(paths, per_rail, &ends, 42, cap);
 }
 
 /* The list as "0>0@1,1>1". */
@@ -316,17 +277,17 @@ static void a_bond_has_a_path_for_each_of_its_ports_where_there_is_room(void **s
     static const uint8_t one[] = {2}, four[] = {4}, mixed[] = {2, 0}, many[] = {2, 2, 2, 2, 2};
 
     (void)state;
-    assert_int_equal(plan_bonds("auto", "0", 1, 1, one, 8), 0);
+    assert_int_equal(plan_bonds("auto", 0, 1, 1, one, 8), 0);
     assert_string_equal(lag_ports(), "0>0@1,0>0@2");
-    assert_int_equal(plan_bonds("auto", "0", 1, 1, four, 8), 0);
+    assert_int_equal(plan_bonds("auto", 0, 1, 1, four, 8), 0);
     assert_string_equal(lag_ports(), "0>0@1,0>0@2,0>0@3,0>0@4");
-    assert_int_equal(plan_bonds("auto", "0", 2, 2, mixed, 8), 0);
+    assert_int_equal(plan_bonds("auto", 0, 2, 2, mixed, 8), 0);
     assert_string_equal(lag_ports(), "0>0@1,1>1,0>0@2,1>1");
-    assert_int_equal(plan_bonds("auto", "0", 5, 5, many, 8), 0);
+    assert_int_equal(plan_bonds("auto", 0, 5, 5, many, 8), 0);
     assert_string_equal(lag_ports(), "0>0@1,1>1@1,2>2@1,3>3@1,4>4@1");
-    assert_int_equal(plan_bonds("auto", "1", 1, 1, one, 8), 0);
+    assert_int_equal(plan_bonds("auto", 1, 1, 1, one, 8), 0);
     assert_string_equal(lag_ports(), "0>0@1");
-    assert_int_equal(plan_bonds("auto", "3", 1, 1, one, 8), 0);
+    assert_int_equal(plan_bonds("auto", 3, 1, 1, one, 8), 0);
     assert_string_equal(lag_ports(), "0>0@1,0>0@2,0>0@1");
 }
 
@@ -335,7 +296,7 @@ static void an_entry_may_name_the_port_of_a_bond(void **state)
     static const uint8_t bond[] = {2, 0};
 
     (void)state;
-    assert_int_equal(plan_bonds("0>0@2,0>0/c0de@1,0>0,1>1/beef,0>0,1>1@4", "0", 2, 2, bond, 8), 0);
+    assert_int_equal(plan_bonds("0>0@2,0>0/c0de@1,0>0,1>1/beef,0>0,1>1@4", 0, 2, 2, bond, 8), 0);
     assert_string_equal(lag_ports(), "0>0@2,0>0@1,0>0@1,1>1,0>0@2,1>1@4");
     assert_int_equal(specs[1].flow_label, 0xc0de);
     assert_int_equal(specs[3].flow_label, 0xbeef);
@@ -355,29 +316,6 @@ static void a_port_of_a_bond_that_cannot_be_read_is_named(void **state)
     assert_non_null(strstr(sluice_last_error(), "but not with /LABEL or @PORT"));
 }
 
-/* Three paths of one pair of rails and one of another, over two LIDs. */
-static void a_path_takes_the_lid_that_the_fewest_have_and_not_its_own_again(void **state)
-{
-    struct sl_verbs_path_spec some[4] = {{.flow_label = 1, .lid_bits = 0},
-                                         {.flow_label = 2, .lid_bits = 1},
-                                         {.flow_label = SL_PATH_LABEL_OPEN},
-                                         {.remote_rail = 1, .flow_label = 4, .lid_bits = 1}};
-    unsigned seen = 0;
-
-    (void)state;
-    for (uint64_t seed = 0; seed < 64; seed++) {
-        assert_int_equal(sl_verbs_plan_lid_bits(0, seed, some, 4, 2), 0);
-        /* The first one has had 0, though as many have 1. */
-        assert_int_equal(sl_verbs_plan_lid_bits(1, seed, some, 3, 0), 1);
-        seen |= 1u << sl_verbs_plan_lid_bits(1, seed, some, 4, 2);
-        some[2] = (struct sl_verbs_path_spec){.flow_label = 3, .lid_bits = 1};
-        assert_int_equal(sl_verbs_plan_lid_bits(1, seed, some, 4, 1), 0);
-        assert_in_range(sl_verbs_plan_lid_bits(2, seed, some, 4, 0), 2, 3);
-        some[2] = (struct sl_verbs_path_spec){.flow_label = SL_PATH_LABEL_OPEN};
-    }
-    assert_int_equal(seen, 3);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,13 +331,11 @@ int main(void)
         cmocka_unit_test(an_entry_that_cannot_be_read_is_named),
         cmocka_unit_test(more_paths_of_a_rail_than_fit_are_as_many_as_fit),
         cmocka_unit_test(more_listed_paths_than_fit_are_an_error_that_names_the_first),
-        cmocka_unit_test(the_longest_list_has_room_and_a_longer_one_is_refused),
         cmocka_unit_test(an_error_leaves_the_count_alone),
         cmocka_unit_test(source_ports_are_those_of_roce_v2),
         cmocka_unit_test(a_bond_has_a_path_for_each_of_its_ports_where_there_is_room),
         cmocka_unit_test(an_entry_may_name_the_port_of_a_bond),
         cmocka_unit_test(a_port_of_a_bond_that_cannot_be_read_is_named),
-        cmocka_unit_test(a_path_takes_the_lid_that_the_fewest_have_and_not_its_own_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How SLUICE_VERBS_PATHS is written. Without any device, so that a list is refused where the
- * configuration is read. */
-#ifndef SL_VERBS_PATH_LIST_H
-#define SL_VERBS_PATH_LIST_H
+/* How a list of paths is written, such as that of SLUICE_VERBS_PATHS. Without any device, so that a
+ * list is refused where the configuration is read. */
+#ifndef SL_MULTIPATH_PATH_LIST_H
+#define SL_MULTIPATH_PATH_LIST_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Of a list: all the paths of a connection, each written at its longest ("15>15/0xfffff@4,"), with
+ * room to spare. */
+#define SL_PATH_LIST_BYTES 2048
 
 #define SL_PATH_RAILS_MAX 16
 #define SL_PATH_LAG_PORTS_MAX 4
@@ -26,11 +30,11 @@ struct sl_path_entry {
 bool sl_path_list_auto(const char *list);
 
 /* The entry at *at, which moves behind it: to the list's end, or behind the comma, where another
- * follows. -EINVAL names the entry and what is wrong with it. 1: this was the last; 0: another
- * follows. */
-int sl_path_entry_read(const char **at, struct sl_path_entry *out);
+ * follows. -EINVAL names the variable, the entry and what is wrong with it. 1: this was the last;
+ * 0: another follows. */
+int sl_path_entry_read(const char *variable, const char **at, struct sl_path_entry *out);
 
 /* -EINVAL: an entry cannot be read. Whether the rails are there is another matter. */
-int sl_path_list_check(const char *list);
+int sl_path_list_check(const char *variable, const char *list);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads entries of SLUICE_VERBS_PATHS. */
-#include "verbs/path_list.h"
+/* Reads entries of a list of paths. */
+#include "multipath/path_list.h"
 
 #include "core/err.h"
 
@@ -26,25 +26,26 @@ static int64_t take_number(const char **at, const char *end, unsigned base, uint
     return *at == start ? -1 : (int64_t)number;
 }
 
-static int bad_entry(const struct sl_path_entry *entry, const char *what)
+static int bad(const char *variable, const struct sl_path_entry *entry, const char *what)
 {
-    return sl_fail(-EINVAL, "SLUICE_VERBS_PATHS: '%.*s' %s", (int)entry->len, entry->text, what);
+    return sl_fail(-EINVAL, "%s: '%.*s' %s", variable, (int)entry->len, entry->text, what);
 }
 
 /* LOCAL>REMOTE[/LABEL][@PORT] */
-static int read_entry(struct sl_path_entry *entry)
+static int read_entry(const char *variable, struct sl_path_entry *entry)
 {
     const char *at = entry->text, *end = entry->text + entry->len;
     int64_t local, remote, label, port;
 
     local = take_number(&at, end, 10, SL_PATH_RAILS_MAX - 1);
     if (local < 0)
-        return bad_entry(entry, "does not start with the number of a local rail (0 to 15)");
+        return bad(variable, entry, "does not start with the number of a local rail (0 to 15)");
     if (at == end || *at++ != '>')
-        return bad_entry(entry, "lacks a '>' behind its local rail: LOCAL>REMOTE[/LABEL][@PORT]");
+        return bad(variable, entry,
+                   "lacks a '>' behind its local rail: LOCAL>REMOTE[/LABEL][@PORT]");
     remote = take_number(&at, end, 10, SL_PATH_RAILS_MAX - 1);
     if (remote < 0)
-        return bad_entry(entry, "has no number of a remote rail (0 to 15) behind its '>'");
+        return bad(variable, entry, "has no number of a remote rail (0 to 15) behind its '>'");
     entry->local = (unsigned)local;
     entry->remote = (unsigned)remote;
     entry->label = SL_PATH_LABEL_OPEN;
@@ -55,16 +56,16 @@ static int read_entry(struct sl_path_entry *entry)
             at += 2;
         label = take_number(&at, end, 16, SL_PATH_LABEL_MAX);
         if (label < 0 || (at < end && *at != '@'))
-            return bad_entry(entry, "has no flow label in hex (0 to fffff) behind its '/'");
+            return bad(variable, entry, "has no flow label in hex (0 to fffff) behind its '/'");
         entry->label = (uint32_t)label;
     }
     if (at == end)
         return 0;
     if (*at++ != '@')
-        return bad_entry(entry, "goes on behind its rails, but not with /LABEL or @PORT");
+        return bad(variable, entry, "goes on behind its rails, but not with /LABEL or @PORT");
     port = take_number(&at, end, 10, SL_PATH_LAG_PORTS_MAX);
     if (port < 1 || at != end)
-        return bad_entry(entry, "has no port of a bond (1 to 4) behind its '@'");
+        return bad(variable, entry, "has no port of a bond (1 to 4) behind its '@'");
     entry->lag_port = (unsigned)port;
     return 0;
 }
@@ -74,10 +75,10 @@ bool sl_path_list_auto(const char *list)
     return list[0] == '\0' || strcmp(list, "auto") == 0;
 }
 
-int sl_path_entry_read(const char **at, struct sl_path_entry *out)
+int sl_path_entry_read(const char *variable, const char **at, struct sl_path_entry *out)
 {
     struct sl_path_entry entry = {.text = *at, .len = strcspn(*at, ",")};
-    int err = read_entry(&entry);
+    int err = read_entry(variable, &entry);
 
     if (err != 0)
         return err;
@@ -89,12 +90,12 @@ int sl_path_entry_read(const char **at, struct sl_path_entry *out)
     return 0;
 }
 
-int sl_path_list_check(const char *list)
+int sl_path_list_check(const char *variable, const char *list)
 {
     struct sl_path_entry entry;
     int last = sl_path_list_auto(list);
 
     while (last == 0)
-        last = sl_path_entry_read(&list, &entry);
+        last = sl_path_entry_read(variable, &list, &entry);
     return last < 0 ? last : 0;
 }

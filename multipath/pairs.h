@@ -1,33 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which rail is connected to which of the peer's, by what is known of their subnets. Pure. */
-#ifndef SL_VERBS_PAIRS_H
-#define SL_VERBS_PAIRS_H
+#ifndef SL_MULTIPATH_PAIRS_H
+#define SL_MULTIPATH_PAIRS_H
 
-#include "multipath/frame.h"
+#include "multipath/control.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 /* What addresses say of the way between two rails. */
-enum sl_verbs_reach {
-    SL_VERBS_REACH_UNKNOWN, /* no address, or no prefix, or one of a link that may be any */
-    SL_VERBS_REACH_NEVER,   /* other link layers, or no kind of address in common */
-    SL_VERBS_REACH_ROUTED,  /* two subnets */
-    SL_VERBS_REACH_DIRECT,  /* one subnet */
+enum sl_mp_reach {
+    SL_MP_REACH_UNKNOWN, /* no address, or no prefix, or one of a link that may be any */
+    SL_MP_REACH_NEVER,   /* other link layers, or no kind of address in common */
+    SL_MP_REACH_ROUTED,  /* two subnets */
+    SL_MP_REACH_DIRECT,  /* one subnet */
 };
 
 /* The rails of both ends; rows are local ones. */
-struct sl_verbs_reaches {
+struct sl_mp_reaches {
     unsigned local_rails, remote_rails;              /* at most SL_MP_RAILS_MAX each */
-    uint8_t reach[SL_MP_RAILS_MAX][SL_MP_RAILS_MAX]; /* enum sl_verbs_reach */
+    uint8_t reach[SL_MP_RAILS_MAX][SL_MP_RAILS_MAX]; /* enum sl_mp_reach */
     uint16_t local_far, remote_far; /* rails that their end would rather not use, a bit each */
 };
 
-struct sl_verbs_pair {
-    uint8_t local, remote;
-};
-
-#define SL_VERBS_PAIRS_MAX (2 * SL_MP_RAILS_MAX)
+#define SL_MP_PAIRS_MAX (2 * SL_MP_RAILS_MAX)
 
 /*
  * The pairs to connect, ordered by local rail, then those that share a rail. Each end has a rail.
@@ -41,7 +37,6 @@ struct sl_verbs_pair {
  * are of one subnet, any. A rail whose subnet the other end lacks is left out otherwise. Where no
  * two can be connected, they are paired by number.
  */
-size_t sl_verbs_pairs(const struct sl_verbs_reaches *reaches,
-                      struct sl_verbs_pair out[SL_VERBS_PAIRS_MAX]);
+size_t sl_mp_pairs(const struct sl_mp_reaches *reaches, struct sl_mp_pair out[SL_MP_PAIRS_MAX]);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pairs rails: a largest matching by augmenting paths, then those that are left over. */
-#include "verbs/pairs.h"
+#include "multipath/pairs.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -11,14 +11,14 @@
 static_assert(SL_MP_RAILS_MAX <= 32, "a bit for each in a mask");
 
 struct matching {
-    const struct sl_verbs_reaches *reaches;
+    const struct sl_mp_reaches *reaches;
     uint32_t local_direct, remote_direct; /* rails that the other end has one of their subnet for */
     bool direct;                          /* only one subnet counts at present */
     bool near;                            /* ... and only what is far at neither end */
     uint8_t of_local[SL_MP_RAILS_MAX];    /* the other rail of the pair, or NOBODY */
     uint8_t of_remote[SL_MP_RAILS_MAX];
     unsigned local_paths[SL_MP_RAILS_MAX], remote_paths[SL_MP_RAILS_MAX];
-    struct sl_verbs_pair *out;
+    struct sl_mp_pair *out;
     size_t count;
 };
 
@@ -28,13 +28,13 @@ static bool suit(const struct matching *m, unsigned local, unsigned remote)
     if (m->near &&
         ((m->reaches->local_far >> local & 1) != 0 || (m->reaches->remote_far >> remote & 1) != 0))
         return false;
-    switch ((enum sl_verbs_reach)m->reaches->reach[local][remote]) {
-    case SL_VERBS_REACH_DIRECT: return m->direct;
-    case SL_VERBS_REACH_UNKNOWN: return !m->direct;
-    case SL_VERBS_REACH_ROUTED:
+    switch ((enum sl_mp_reach)m->reaches->reach[local][remote]) {
+    case SL_MP_REACH_DIRECT: return m->direct;
+    case SL_MP_REACH_UNKNOWN: return !m->direct;
+    case SL_MP_REACH_ROUTED:
         return !m->direct && (m->local_direct & 1u << local) == 0 &&
                (m->remote_direct & 1u << remote) == 0;
-    case SL_VERBS_REACH_NEVER: break;
+    case SL_MP_REACH_NEVER: break;
     }
     return false;
 }
@@ -111,7 +111,7 @@ static void add(struct matching *m, unsigned local, unsigned remote)
 {
     m->local_paths[local]++;
     m->remote_paths[remote]++;
-    m->out[m->count++] = (struct sl_verbs_pair){(uint8_t)local, (uint8_t)remote};
+    m->out[m->count++] = (struct sl_mp_pair){(uint8_t)local, (uint8_t)remote};
 }
 
 /* With the remote rail that has the fewest paths. */
@@ -141,7 +141,7 @@ static void find_subnets(struct matching *m)
 {
     for (unsigned i = 0; i < m->reaches->local_rails; i++)
         for (unsigned j = 0; j < m->reaches->remote_rails; j++)
-            if (m->reaches->reach[i][j] == SL_VERBS_REACH_DIRECT) {
+            if (m->reaches->reach[i][j] == SL_MP_REACH_DIRECT) {
                 m->local_direct |= 1u << i;
                 m->remote_direct |= 1u << j;
             }
@@ -159,8 +159,7 @@ static size_t by_number(struct matching *m)
     return m->count;
 }
 
-size_t sl_verbs_pairs(const struct sl_verbs_reaches *reaches,
-                      struct sl_verbs_pair out[SL_VERBS_PAIRS_MAX])
+size_t sl_mp_pairs(const struct sl_mp_reaches *reaches, struct sl_mp_pair out[SL_MP_PAIRS_MAX])
 {
     struct matching m = {.reaches = reaches, .out = out};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which rail is connected to which. Hosts are written as the subnets of their rails. */
 #include "core/rng.h"
-#include "verbs/pairs.h"
+#include "multipath/pairs.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,16 +9,16 @@
 #include <string.h>
 #include <cmocka.h>
 
-static struct sl_verbs_pair pairs[SL_VERBS_PAIRS_MAX];
+static struct sl_mp_pair pairs[SL_MP_PAIRS_MAX];
 static size_t count;
 
-static enum sl_verbs_reach reach_of(char local, char remote)
+static enum sl_mp_reach reach_of(char local, char remote)
 {
     if (local == '?' || remote == '?')
-        return SL_VERBS_REACH_UNKNOWN;
+        return SL_MP_REACH_UNKNOWN;
     if (local == '-' || remote == '-')
-        return SL_VERBS_REACH_NEVER;
-    return (local | 32) == (remote | 32) ? SL_VERBS_REACH_DIRECT : SL_VERBS_REACH_ROUTED;
+        return SL_MP_REACH_NEVER;
+    return (local | 32) == (remote | 32) ? SL_MP_REACH_DIRECT : SL_MP_REACH_ROUTED;
 }
 
 static uint16_t far_of(const char *rails)
@@ -34,20 +34,20 @@ static uint16_t far_of(const char *rails)
  * it is far. */
 static void pair(const char *local, const char *remote)
 {
-    struct sl_verbs_reaches reaches = {.local_rails = (unsigned)strlen(local),
-                                       .remote_rails = (unsigned)strlen(remote),
-                                       .local_far = far_of(local),
-                                       .remote_far = far_of(remote)};
+    struct sl_mp_reaches reaches = {.local_rails = (unsigned)strlen(local),
+                                    .remote_rails = (unsigned)strlen(remote),
+                                    .local_far = far_of(local),
+                                    .remote_far = far_of(remote)};
 
     for (unsigned i = 0; local[i] != '\0'; i++)
         for (unsigned j = 0; remote[j] != '\0'; j++)
             reaches.reach[i][j] = (uint8_t)reach_of(local[i], remote[j]);
-    count = sl_verbs_pairs(&reaches, pairs);
+    count = sl_mp_pairs(&reaches, pairs);
 }
 
 static void expect(const char *local, const char *remote, const char *list)
 {
-    char text[SL_VERBS_PAIRS_MAX * 8] = "";
+    char text[SL_MP_PAIRS_MAX * 8] = "";
     size_t len = 0;
 
     pair(local, remote);
@@ -85,13 +85,12 @@ static void rails_that_are_near_at_both_ends_meet(void **state)
 /* 0 and 1 reach each other's numbers, 0 alone reaches 1: near or not, both are paired. */
 static void what_is_near_gives_way_for_one_pair_more(void **state)
 {
-    struct sl_verbs_reaches r = {
-        .local_rails = 2, .remote_rails = 2, .local_far = 2, .remote_far = 2};
+    struct sl_mp_reaches r = {.local_rails = 2, .remote_rails = 2, .local_far = 2, .remote_far = 2};
 
     (void)state;
-    memset(r.reach, SL_VERBS_REACH_ROUTED, sizeof(r.reach));
-    r.reach[0][0] = r.reach[0][1] = r.reach[1][0] = SL_VERBS_REACH_DIRECT;
-    assert_int_equal(sl_verbs_pairs(&r, pairs), 2);
+    memset(r.reach, SL_MP_REACH_ROUTED, sizeof(r.reach));
+    r.reach[0][0] = r.reach[0][1] = r.reach[1][0] = SL_MP_REACH_DIRECT;
+    assert_int_equal(sl_mp_pairs(&r, pairs), 2);
     assert_int_equal(pairs[0].remote, 1);
     assert_int_equal(pairs[1].remote, 0);
 }
@@ -156,15 +155,15 @@ static void rails_that_cannot_be_connected_are_left_out(void **state)
 static void as_many_as_possible_have_one_of_their_own_subnet(void **state)
 {
     /* 0 reaches 0 and 1, 1 reaches 0 only: 0 has to give way. */
-    struct sl_verbs_reaches r = {.local_rails = 3, .remote_rails = 3};
+    struct sl_mp_reaches r = {.local_rails = 3, .remote_rails = 3};
 
     (void)state;
-    memset(r.reach, SL_VERBS_REACH_ROUTED, sizeof(r.reach));
+    memset(r.reach, SL_MP_REACH_ROUTED, sizeof(r.reach));
     r.reach[0][0] = r.reach[0][1] = r.reach[1][0] = r.reach[1][2] = r.reach[2][0] =
-        SL_VERBS_REACH_DIRECT;
-    assert_int_equal(sl_verbs_pairs(&r, pairs), 3);
+        SL_MP_REACH_DIRECT;
+    assert_int_equal(sl_mp_pairs(&r, pairs), 3);
     for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(r.reach[pairs[i].local][pairs[i].remote], SL_VERBS_REACH_DIRECT);
+        assert_int_equal(r.reach[pairs[i].local][pairs[i].remote], SL_MP_REACH_DIRECT);
 }
 
 /* Rails of one subnet are paired within it, as often as the larger end has rails there, and no rail
