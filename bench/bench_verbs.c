@@ -61,7 +61,7 @@ static void open_side(unsigned i, bool ring)
     fake_ibv_device_add(fake, &params);
     sl_config_defaults(&config[i]);
     snprintf(sl_verbs_config_edit(&config[i])->devices, SL_TEXT_MAX, "%s", name);
-    sl_verbs_config_edit(&config[i])->staging_bytes = 2 << 20;
+    sl_verbs_config_edit(&config[i])->mp.staging_bytes = 2 << 20;
     workers[i] = (struct sl_worker){.clock = loop_clock(loop),
                                     .config = &config[i],
                                     .events = ring ? &rings[i] : NULL,

@@ -132,6 +132,27 @@ void sl_mp_rail_vacate(struct sl_mp_iface *iface, const struct sl_mp_rail *rail)
         sl_mp_keep_all(sl_container_of(node, struct sl_mp_conn, link), rail);
 }
 
+uint32_t sl_mp_delivers(const struct sl_iface *base)
+{
+    const struct sl_mp_iface *iface = (const struct sl_mp_iface *)base;
+    uint64_t up = 0, all = 0;
+    bool known = true, near = false;
+
+    for (unsigned i = 0; i < iface->rail_count; i++) {
+        known &= iface->rails[i]->speed != 0;
+        near |= iface->rails[i]->usable && !iface->rails[i]->is_far;
+    }
+    for (unsigned i = 0; i < iface->rail_count; i++) {
+        uint64_t speed = known ? iface->rails[i]->speed / 1000000 + 1 : 1;
+
+        if (near && iface->rails[i]->is_far)
+            continue; /* carries nothing now */
+        all += speed;
+        up += iface->rails[i]->usable ? speed : 0;
+    }
+    return up == 0 ? 1 : (uint32_t)(1000 * up / all);
+}
+
 /* ---- progress ---- */
 
 /* True while the connection needs another turn without anything new having happened. What waits for

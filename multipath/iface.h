@@ -84,9 +84,10 @@ struct sl_mp_iface {
     struct sl_mp_pool tx_msgs, rx_msgs, tx_cts, controls;
     struct sl_node conns, active, timed;
     unsigned conn_count, connecting;
-    unsigned opens;   /* lanes that this round of progress may still open */
-    bool in_progress; /* work requests may be collected until its end */
-    bool has_failed;  /* a path has; its owner hears the sideband next, which may say why */
+    unsigned opens;                /* lanes that this round of progress may still open */
+    uint64_t round, next_timer_ns; /* rounds.h */
+    bool in_progress;              /* work requests may be collected until its end */
+    bool has_failed; /* a path has; its owner hears the sideband next, which may say why */
     /* When timers ran last: the time for what need not be exact; and before. What has completed by
      * then has been looked for since, whatever kept this end from it. */
     uint64_t ticked_ns, ticked_before_ns;
@@ -116,6 +117,8 @@ int sl_mp_run(struct sl_mp_iface *iface);
 void sl_mp_run_timers(struct sl_mp_iface *iface, uint64_t now_ns);
 /* May its owner sleep, as far as the protocol goes? */
 bool sl_mp_may_sleep(const struct sl_mp_iface *iface);
+/* The operation `delivers`. */
+uint32_t sl_mp_delivers(const struct sl_iface *iface);
 /* A rail has changed, for better or worse: peers hear of it; retry: idle paths try again now. */
 void sl_mp_rails_changed(struct sl_mp_iface *iface, bool retry);
 /* How it looks to the peer. */

@@ -36,7 +36,8 @@ struct sl_mp_tx_frame;
 struct sl_mp_rail {
     const char *name; /* "mlx5_0:1", for sentences; owned by the rail's owner */
     unsigned idx;
-    uint8_t keys; /* as iface->keys, when its registrations began */
+    uint64_t speed; /* bytes per second, by its owner; 0: not known */
+    uint8_t keys;   /* as iface->keys, when its registrations began */
     bool usable;
     bool is_far;   /* another one is nearer to this rank, and carries while it can */
     char why[160]; /* not usable, and why */

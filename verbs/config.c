@@ -31,20 +31,16 @@ static const struct sl_config_row rows[] = {
                    "Partition of InfiniBand ports: a P_Key in hex (0x8001: as a full member, "
                    "0x0001: as either). "
                    "auto: the first key of a full member that suits the peer."),
-    SL_ROW_CHECKED_LONG(
-        "VERBS_PATHS", paths, "auto", SL_PATH_LIST_BYTES, check_paths,
+    SL_MP_ROW_PATHS(
+        "VERBS", check_paths,
         "Paths of each connection: LOCAL>REMOTE[/LABEL][@PORT] by number of rail, with a flow "
         "label in hex and a port of the bond that a rail may be, separated by commas "
         "(0>0/c0de,1>1/beef@2). auto: each rail to one of the peer's in its subnet."),
     SL_ROW_INT(
-        "VERBS_PATHS_PER_RAIL", paths_per_rail, "0", "paths", 0, 8,
+        "VERBS_PATHS_PER_RAIL", mp.paths_per_rail, "0", "paths", 0, 8,
         "Queue pairs between a pair of rails, each with a flow label of its own. 0: one, or one "
         "for each port of a bond."),
-    SL_ROW_SWITCH(
-        "VERBS_LAZY", lazy, "auto",
-        "Paths of a connection are made when they are needed: on (one, and all when long messages "
-        "go or that one is in trouble), auto (as on, and a second one, to another rail, soon after "
-        "the first is used), off (all at once)."),
+    SL_MP_ROW_LAZY("VERBS"),
     SL_ROW_INT(
         "VERBS_TRAFFIC_CLASS", traffic_class, "0", "", 0, 255,
         "Traffic class of RoCE packets: DSCP * 4. Choose the one for which the switches have PFC "
@@ -70,29 +66,18 @@ static const struct sl_config_row rows[] = {
         "Ports that are far from this rank's GPU, or its cores: auto (held in reserve while a "
         "nearer one can carry, unless SLUICE_VERBS_DEVICES or SLUICE_VERBS_PATHS names what is to "
         "be used), off (all carry alike), near (not used at all)."),
-    SL_ROW_SWITCH(
-        "VERBS_RESERVE", reserve, "auto",
-        "on: a connection keeps to the first rail that has a path and holds the others in reserve; "
-        "off: it spreads over all. auto: off, but on under NCCL, which spreads its connections "
-        "over devices itself."),
+    SL_MP_ROW_RESERVE("VERBS"),
+    SL_MP_ROW_EAGER_BYTES("VERBS"),
     SL_ROW_BYTES(
-        "VERBS_EAGER_BYTES", eager_bytes, "4096", 256, 64 * SL_KIB,
-        "Messages up to this size are copied through receive buffers; longer ones are written in "
-        "place."),
-    SL_ROW_BYTES(
-        "VERBS_PIECE_BYTES", piece_bytes, "0", 0, SL_GIB,
+        "VERBS_PIECE_BYTES", mp.piece_bytes, "0", 0, SL_GIB,
         "Messages are dealt over the paths in pieces of this size. 0: as long as the port takes 21 "
         "us for, 64 KiB up to 25 Gbit/s and 1 MiB from 400 Gbit/s on; soft-RoCE: a packet."),
     SL_ROW_BYTES(
-        "VERBS_STAGING_BYTES", staging_bytes, "16M", 64 * SL_KIB, 64 * SL_GIB,
+        "VERBS_STAGING_BYTES", mp.staging_bytes, "16M", 64 * SL_KIB, 64 * SL_GIB,
         "Registered memory of an interface that messages pass through when their own is not "
         "registered, or is reduced into."),
-    SL_ROW_INT("VERBS_PATH_WAIT_MS", path_wait_ms, "10000", "ms", 1, SL_DAY_MS,
-               "How long a connection without any path waits for one to return."),
-    SL_ROW_CHOICE(
-        "VERBS_FALLBACK", fallback, "off", "off tcp",
-        "What a connection without any path does meanwhile: off (waits) or tcp (continues over "
-        "TCP)."),
+    SL_MP_ROW_PATH_WAIT_MS("VERBS"),
+    SL_MP_ROW_FALLBACK("VERBS"),
     SL_ROW_SWITCH(
         "VERBS_SRQ", srq, "auto",
         "Receive buffers of all connections in one queue: on (and the device must have such "
@@ -129,8 +114,8 @@ struct sl_mp_path_wishes sl_verbs_path_wishes(const struct sl_config *config)
 {
     return (struct sl_mp_path_wishes){.area = "verbs",
                                       .variable = PATHS,
-                                      .list = sl_verbs_config(config)->paths,
-                                      .per_rail = sl_verbs_config(config)->paths_per_rail};
+                                      .list = sl_verbs_config(config)->mp.paths,
+                                      .per_rail = sl_verbs_config(config)->mp.paths_per_rail};
 }
 
 static bool only_excludes(const char *list)
@@ -161,8 +146,8 @@ void sl_verbs_prefer(struct sl_config *config, const struct sl_device *dev, int 
 
     if (traffic_class >= 0 && traffic_class <= 255)
         own->traffic_class = traffic_class;
-    if (own->reserve == SL_AUTO)
-        own->reserve = SL_ON;
+    if (own->mp.reserve == SL_AUTO)
+        own->mp.reserve = SL_ON;
     own->locality = SL_VERBS_LOCALITY_OFF; /* whoever prefers a device has looked at distances */
     prefer_rail(own, dev);
 }

@@ -4,7 +4,7 @@
 #define SL_VERBS_CONFIG_H
 
 #include "core/config.h"
-#include "multipath/plan.h"
+#include "multipath/config.h"
 
 /* In the order of their rows' choices. */
 enum sl_verbs_gid_family { SL_VERBS_FAMILY_ANY, SL_VERBS_FAMILY_IPV4, SL_VERBS_FAMILY_IPV6 };
@@ -12,20 +12,18 @@ enum sl_verbs_locality { SL_VERBS_LOCALITY_AUTO, SL_VERBS_LOCALITY_OFF, SL_VERBS
 enum sl_verbs_static_rate { SL_VERBS_RATE_AUTO, SL_VERBS_RATE_OFF };
 enum sl_verbs_ece { SL_VERBS_ECE_AUTO, SL_VERBS_ECE_OFF };
 enum sl_verbs_keys { SL_VERBS_KEYS_REGION, SL_VERBS_KEYS_WINDOW };
-enum sl_verbs_fallback { SL_VERBS_FALLBACK_OFF, SL_VERBS_FALLBACK_TCP };
 
 struct sl_verbs_config {
-    char devices[SL_TEXT_MAX], paths[SL_PATH_LIST_BYTES], pkey[SL_TEXT_MAX];
+    struct sl_mp_config mp;
+    char devices[SL_TEXT_MAX], pkey[SL_TEXT_MAX];
     enum sl_verbs_gid_family gid_family;
-    enum sl_verbs_fallback fallback;
     enum sl_verbs_locality locality;
     enum sl_verbs_static_rate static_rate;
     enum sl_verbs_ece ece;
     enum sl_verbs_keys keys;
     int64_t gid_index, traffic_class, service_level, mtu;
-    int64_t timeout, retry_count, rnr_timer, paths_per_rail;
-    int64_t eager_bytes, piece_bytes, staging_bytes, path_wait_ms;
-    int64_t relaxed_ordering, reserve, fork, srq, lazy, comp_vector, thread_domain;
+    int64_t timeout, retry_count, rnr_timer;
+    int64_t relaxed_ordering, fork, srq, comp_vector, thread_domain;
 };
 
 SL_CONFIG_SECTION(verbs)

@@ -366,7 +366,7 @@ static void explain_settings(const struct sl_config *config, struct listed *item
 static void explain_memlock(const struct sl_config *config, struct listed *items, size_t count)
 {
     uint64_t rails = 0,
-             rail_bytes = (uint64_t)sl_verbs_config(config)->staging_bytes + MEMLOCK_BASE;
+             rail_bytes = (uint64_t)sl_verbs_config(config)->mp.staging_bytes + MEMLOCK_BASE;
     char why[SL_VERBS_WHY_MAX];
 
     for (size_t i = 0; i < count; i++)

@@ -2,16 +2,15 @@
 /* Interfaces: the ports, pools and sideband that all connections of a worker share. */
 #include "verbs/iface.h"
 
+#include "multipath/rounds.h"
 #include "verbs/config.h"
 #include "verbs/gpu.h"
 #include "verbs/near.h"
 #include "verbs/offer.h"
-#include "multipath/path_list.h"
 #include "verbs/verbs.h"
 #include "verbs/window.h"
 
 #include "core/log.h"
-#include "core/registry.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -24,40 +23,6 @@
 #define MAGIC 0x5642u /* "BV": of addresses */
 #define MTU_MIN 256u
 #define MTU_MAX 4096u
-
-static int sideband_open(struct sl_verbs_iface *iface)
-{
-    const struct sl_transport_ops *ops = sl_transport_with(SL_TRAIT_SIDEBAND);
-    struct sl_handler handler = sl_mp_sideband_handler(&iface->mp.settings);
-
-    if (ops == NULL)
-        return sl_fail(-ENOTSUP,
-                       "this build has no transport by which RDMA paths could be looked after");
-    return ops->open(iface->mp.base.worker, NULL, &handler, &iface->mp.sideband);
-}
-
-/* ---- interfaces ---- */
-
-uint32_t sl_verbs_delivers(const struct sl_iface *base)
-{
-    const struct sl_verbs_iface *iface = (const struct sl_verbs_iface *)base;
-    uint64_t up = 0, all = 0;
-    bool known = true, near = false;
-
-    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
-        known &= iface->rails[i].port.speed != 0;
-        near |= iface->rails[i].base.usable && !iface->rails[i].base.is_far;
-    }
-    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
-        uint64_t speed = known ? iface->rails[i].port.speed / 1000000 + 1 : 1;
-
-        if (near && iface->rails[i].base.is_far)
-            continue; /* carries nothing now */
-        all += speed;
-        up += iface->rails[i].base.usable ? speed : 0;
-    }
-    return up == 0 ? 1 : (uint32_t)(1000 * up / all);
-}
 
 void sl_verbs_iface_close(struct sl_iface *base)
 {
@@ -202,12 +167,14 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
     for (size_t i = 0; i < count && err == 0; i++) {
         struct sl_verbs_rail *rail = &iface->rails[iface->mp.rail_count];
 
-        *rail = (struct sl_verbs_rail){.iface = iface,
-                                       .port = ports[i],
-                                       .has_memory = sl_verbs_config(iface->config)->lazy == SL_OFF,
-                                       .retry_ns = SL_VERBS_RETURN_NS};
+        *rail =
+            (struct sl_verbs_rail){.iface = iface,
+                                   .port = ports[i],
+                                   .has_memory = sl_verbs_config(iface->config)->mp.lazy == SL_OFF,
+                                   .retry_ns = SL_VERBS_RETURN_NS};
         rail->base.name = rail->port.name;
         rail->base.idx = iface->mp.rail_count;
+        rail->base.speed = ports[i].speed;
         rail->base.is_far = dev == NULL && ports[i].is_far;
         if (rail_begin(rail, may_sleep(iface, rail, i == first)) != 0) {
             reason_add(why, sizeof(why), ports[i].name, sluice_last_error());
@@ -252,10 +219,9 @@ static void fit_soft_roce(struct sl_verbs_iface *iface)
 static int pools_init(struct sl_verbs_iface *iface)
 {
     struct sl_mp_iface *mp = &iface->mp;
-    unsigned chunks = (unsigned)(sl_verbs_config(iface->config)->staging_bytes / SL_MP_CHUNK_BYTES);
+    unsigned chunks = sl_mp_chunks_of(&sl_verbs_config(iface->config)->mp);
     int err;
 
-    chunks = chunks < 4 ? 4 : chunks > 65534 ? 65534 : chunks & ~1u;
     err = sl_verbs_pool_init(iface, (size_t)mp->slot_bytes * SL_MP_FRAME_PLACES, SL_VERBS_OURS,
                              &iface->frames);
     if (err == 0)
@@ -268,21 +234,6 @@ static int pools_init(struct sl_verbs_iface *iface)
     for (unsigned i = 0; i < mp->rail_count; i++)
         sl_verbs_staging_told(iface, i);
     return sl_mp_iface_open(mp, chunks);
-}
-
-static void settings_read(struct sl_mp_settings *out, const struct sl_config *config)
-{
-    *out = (struct sl_mp_settings){
-        .connect_timeout_ms = config->connect_timeout_ms,
-        .path_wait_ms = sl_verbs_config(config)->path_wait_ms,
-        .piece_bytes = sl_verbs_config(config)->piece_bytes,
-        .fallback = sl_verbs_config(config)->fallback == SL_VERBS_FALLBACK_TCP,
-        .listed = !sl_path_list_auto(sl_verbs_config(config)->paths),
-        .lazy = sl_verbs_config(config)->lazy != SL_OFF,
-        .standby = sl_verbs_config(config)->lazy == SL_AUTO,
-        .reserve = sl_verbs_config(config)->reserve == SL_ON,
-        .magic = MAGIC,
-    };
 }
 
 /* Who asked for encryption should not believe to have it. */
@@ -310,9 +261,10 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
     iface->mp.base.ops = sl_transport_complete(&sl_verbs_ops, &iface->ops);
     iface->config = worker->config;
     iface->mp.lanes = &sl_verbs_lanes;
-    settings_read(&iface->mp.settings, iface->config);
+    iface->mp.settings = sl_mp_settings_of(&sl_verbs_config(iface->config)->mp,
+                                           iface->config->connect_timeout_ms, MAGIC);
     sl_path_watch_init(&iface->mp.table, iface->config->paths_table, iface->config->job);
-    iface->mp.eager_bytes = (uint32_t)sl_verbs_config(iface->config)->eager_bytes;
+    iface->mp.eager_bytes = (uint32_t)sl_verbs_config(iface->config)->mp.eager_bytes;
     iface->mp.probe_bytes = MTU_MAX;
     sl_mp_iface_init(&iface->mp);
     sl_verbs_mem_init(iface);
@@ -335,7 +287,7 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
     if (err == 0)
         err = pools_init(iface);
     if (err == 0)
-        err = sideband_open(iface);
+        err = sl_mp_sideband_open(&iface->mp);
     if (err == 0) {
         struct epoll_event event = {.events = EPOLLIN};
         int fd = iface->mp.sideband->ops->fd(iface->mp.sideband);

@@ -24,7 +24,6 @@ struct sl_verbs_iface {
     struct sl_node dirty;             /* paths with a batch, inside progress */
     struct sl_verbs_path **paths;     /* by slot */
     uint32_t path_cap;
-    uint64_t round, next_timer_ns;
     int epoll_fd;
 };
 

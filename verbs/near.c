@@ -33,7 +33,7 @@ void sl_verbs_near_begin(const struct sl_config *config, struct sl_verbs_near *o
     *out = (struct sl_verbs_near){.nearest = {.kind = SL_DISTANCE_UNKNOWN}};
     sl_host_cores(cores);
     sl_locality_read(cores, sl_gpu_address(gpu) ? gpu : NULL, &out->rank);
-    out->matters = own->locality != SL_VERBS_LOCALITY_OFF && sl_path_list_auto(own->paths) &&
+    out->matters = own->locality != SL_VERBS_LOCALITY_OFF && sl_path_list_auto(own->mp.paths) &&
                    (own->locality == SL_VERBS_LOCALITY_NEAR || !names_devices(own->devices));
     out->leaves_out = out->matters && own->locality == SL_VERBS_LOCALITY_NEAR;
 }

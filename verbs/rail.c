@@ -233,6 +233,7 @@ static bool reread(struct sl_verbs_rail *rail)
         memcpy(port->name, name, sizeof(name));
         memcpy(port->device, rail->port.device, sizeof(port->device));
         rail->port = *port;
+        rail->base.speed = port->speed;
         sl_verbs_rail_judge(rail);
     }
     free(port);

@@ -84,7 +84,7 @@ void stage_reset(void)
         sl_config_defaults(&config[i]);
         snprintf(sl_verbs_config_edit(&config[i])->devices, SL_TEXT_MAX, "%c*", 'a' + i);
         /* One that is made later would look like memory that a close leaves behind. */
-        sl_verbs_config_edit(&config[i])->lazy = SL_OFF;
+        sl_verbs_config_edit(&config[i])->mp.lazy = SL_OFF;
         if (getenv("CONTRACT_WINDOWS") != NULL)
             sl_verbs_config_edit(&config[i])->keys = SL_VERBS_KEYS_WINDOW;
         config[i].connect_timeout_ms = 2000;

@@ -93,7 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct sl_mp_path_spec none[CAP];
 
         /* What is refused where it is set cannot be planned either. */
-        strcpy(sl_verbs_config_edit(&config)->paths, text);
+        strcpy(sl_verbs_config_edit(&config)->mp.paths, text);
         sl_assert(sl_mp_plan(&wishes, &ends, none, CAP, &count) == -EINVAL && count == CAP + 1);
     }
     free(text);

@@ -476,7 +476,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(us.in + MESSAGE_MAX, SECRET, 64);
     world_prepare(NULL);
     for (unsigned i = 0; i < 2 && fallback; i++)
-        sl_verbs_config_edit(&world[i].config)->fallback = SL_VERBS_FALLBACK_TCP;
+        sl_verbs_config_edit(&world[i].config)->mp.fallback = SL_MP_FALLBACK_TCP;
     world_join();
     if (size > 0)
         data++, size--;

@@ -191,8 +191,9 @@ static void no_paths(uint64_t seed)
     vs_plain_messages(&run, 0, 40, 20000);
     run.goes_down = true;
     run.calm_round = 30;
-    sl_verbs_config_edit(&run.config[0])->path_wait_ms = 500; /* and the other would wait longer */
-    sl_verbs_config_edit(&run.config[1])->path_wait_ms = 3000;
+    sl_verbs_config_edit(&run.config[0])->mp.path_wait_ms =
+        500; /* and the other would wait longer */
+    sl_verbs_config_edit(&run.config[1])->mp.path_wait_ms = 3000;
 }
 
 /* Not that the other closed the connection, which it did for the same reason. */
@@ -223,8 +224,8 @@ static void idle_and_alone(uint64_t seed)
     vs_plain(&run, seed, VS_AWAY, 2);
     vs_plain_messages(&run, 0, seed % 2, 3000);
     vs_plain_fault(&run, VS_LOSE, 5, 0);
-    sl_verbs_config_edit(&run.config[0])->path_wait_ms =
-        sl_verbs_config_edit(&run.config[1])->path_wait_ms = 500;
+    sl_verbs_config_edit(&run.config[0])->mp.path_wait_ms =
+        sl_verbs_config_edit(&run.config[1])->mp.path_wait_ms = 500;
 }
 
 /* Nobody has anything to send, no port says that it is down, and no sideband tells. */
@@ -312,8 +313,8 @@ static void mixes(uint64_t seed)
     vs_plain_messages(&run, 1, 48, 90000);
     run.mixes = 4;
     for (unsigned side = 0; side < 2; side++) {
-        sl_verbs_config_edit(&run.config[side])->piece_bytes = 0;
-        sl_verbs_config_edit(&run.config[side])->eager_bytes = eager[seed % 2];
+        sl_verbs_config_edit(&run.config[side])->mp.piece_bytes = 0;
+        sl_verbs_config_edit(&run.config[side])->mp.eager_bytes = eager[seed % 2];
     }
 }
 

@@ -56,23 +56,23 @@ static void draw_config(struct vs_run *run)
 
         sl_config_defaults(config);
         config->connect_timeout_ms = 20000;
-        sl_verbs_config_edit(config)->eager_bytes = i == 0 ? eager : eager2;
-        sl_verbs_config_edit(config)->piece_bytes = piece;
+        sl_verbs_config_edit(config)->mp.eager_bytes = i == 0 ? eager : eager2;
+        sl_verbs_config_edit(config)->mp.piece_bytes = piece;
         sl_verbs_config_edit(config)->keys =
             run->seed % 4 == 3 ? SL_VERBS_KEYS_WINDOW : SL_VERBS_KEYS_REGION;
-        sl_verbs_config_edit(config)->staging_bytes = staging;
-        sl_verbs_config_edit(config)->paths_per_rail = per_rail;
-        sl_verbs_config_edit(config)->lazy = lazies[(run->seed * SPREAD >> 32) % 3];
+        sl_verbs_config_edit(config)->mp.staging_bytes = staging;
+        sl_verbs_config_edit(config)->mp.paths_per_rail = per_rail;
+        sl_verbs_config_edit(config)->mp.lazy = lazies[(run->seed * SPREAD >> 32) % 3];
         /* Of either end by itself: rails in reserve sleep until a path needs them. */
-        sl_verbs_config_edit(config)->reserve =
+        sl_verbs_config_edit(config)->mp.reserve =
             ((run->seed * SPREAD >> (40 + 2 * i)) & 3) == 0 ? SL_ON : SL_OFF;
         sl_verbs_config_edit(config)->retry_count = 2 + (int64_t)below(run, 6);
         /* Longer than faults that pass last, or short where they do not. */
-        sl_verbs_config_edit(config)->path_wait_ms =
+        sl_verbs_config_edit(config)->mp.path_wait_ms =
             run->mode == VS_AWAY || run->mode == VS_BROKEN ? wait_ms : 60000;
         snprintf(sl_verbs_config_edit(config)->devices, SL_TEXT_MAX, "%c*", 'a' + i);
         if (run->mode == VS_TCP || (run->mode == VS_BROKEN && run->seed % 3 == 0))
-            sl_verbs_config_edit(config)->fallback = SL_VERBS_FALLBACK_TCP;
+            sl_verbs_config_edit(config)->mp.fallback = SL_MP_FALLBACK_TCP;
     }
 }
 
@@ -134,7 +134,7 @@ void vs_draw(struct vs_run *run, uint64_t seed)
     run->mode = modes[seed % 16];
     sl_rng_init(&run->traffic.rng, seed);
     draw_config(run);
-    traffic_draw(&run->traffic, (size_t)sl_verbs_config_edit(&run->config[0])->eager_bytes);
+    traffic_draw(&run->traffic, (size_t)sl_verbs_config_edit(&run->config[0])->mp.eager_bytes);
     run->traffic.quiet_ends = run->mode == VS_CALM; /* a close under way may cost paths */
     draw_faults(run);
     run->goes_down = chance(run, 2);
@@ -170,9 +170,9 @@ void vs_plain(struct vs_run *run, uint64_t seed, enum vs_mode mode, unsigned rai
     run->post_in = 2;
     run->latency_ns = 5000;
     for (unsigned side = 0; side < 2; side++) {
-        sl_verbs_config_edit(&run->config[side])->paths_per_rail = 1;
-        sl_verbs_config_edit(&run->config[side])->lazy = SL_OFF;
-        sl_verbs_config_edit(&run->config[side])->reserve = SL_OFF;
+        sl_verbs_config_edit(&run->config[side])->mp.paths_per_rail = 1;
+        sl_verbs_config_edit(&run->config[side])->mp.lazy = SL_OFF;
+        sl_verbs_config_edit(&run->config[side])->mp.reserve = SL_OFF;
     }
 }
 
@@ -210,11 +210,11 @@ void vs_print(const struct vs_run *run)
            ": %s, %u and %u rails, %u connections, eager %d/%d, piece %d, staging %d, %d "
            "paths per rail, delay %u, %s\n",
            run->seed, mode_names[run->mode], run->rails[0], run->rails[1], run->traffic.conn_count,
-           (int)sl_verbs_config(&run->config[0])->eager_bytes,
-           (int)sl_verbs_config(&run->config[1])->eager_bytes,
-           (int)sl_verbs_config(&run->config[0])->piece_bytes,
-           (int)sl_verbs_config(&run->config[0])->staging_bytes,
-           (int)sl_verbs_config(&run->config[0])->paths_per_rail, run->delay,
+           (int)sl_verbs_config(&run->config[0])->mp.eager_bytes,
+           (int)sl_verbs_config(&run->config[1])->mp.eager_bytes,
+           (int)sl_verbs_config(&run->config[0])->mp.piece_bytes,
+           (int)sl_verbs_config(&run->config[0])->mp.staging_bytes,
+           (int)sl_verbs_config(&run->config[0])->mp.paths_per_rail, run->delay,
            run->sleeps ? "sleeps" : "polls");
     for (unsigned c = 0; c < run->traffic.conn_count; c++)
         printf("#   connection %u: %u and %u messages, %u and %u control messages\n", c,

@@ -21,8 +21,8 @@ static void prepare(void (*more)(struct fake_ibv_device *params))
     world_rails[0] = world_rails[1] = RAILS;
     world_prepare(more);
     for (unsigned side = 0; side < 2; side++) {
-        sl_verbs_config_edit(&world[side].config)->lazy = SL_ON;
-        sl_verbs_config_edit(&world[side].config)->reserve = SL_ON;
+        sl_verbs_config_edit(&world[side].config)->mp.lazy = SL_ON;
+        sl_verbs_config_edit(&world[side].config)->mp.reserve = SL_ON;
     }
 }
 
@@ -122,7 +122,7 @@ static void with_lazy_off_all_is_open_from_the_start(void **state)
     (void)state;
     prepare(NULL);
     for (unsigned side = 0; side < 2; side++)
-        sl_verbs_config_edit(&world[side].config)->lazy = SL_OFF;
+        sl_verbs_config_edit(&world[side].config)->mp.lazy = SL_OFF;
     join();
     expect_open(2 * RAILS);
     leave();
@@ -133,7 +133,7 @@ static void who_lists_paths_wants_their_rails(void **state)
     (void)state;
     prepare(NULL);
     for (unsigned side = 0; side < 2; side++)
-        strcpy(sl_verbs_config_edit(&world[side].config)->paths, "0>0,2>2");
+        strcpy(sl_verbs_config_edit(&world[side].config)->mp.paths, "0>0,2>2");
     join();
     expect_open(2 * RAILS);
     leave();
@@ -327,7 +327,7 @@ static void with_auto_a_second_one_stands_by(void **state)
     (void)state;
     prepare(NULL);
     for (unsigned side = 0; side < 2; side++)
-        sl_verbs_config_edit(&world[side].config)->lazy = SL_AUTO;
+        sl_verbs_config_edit(&world[side].config)->mp.lazy = SL_AUTO;
     join();
     expect_open(2);
     message();

@@ -244,7 +244,7 @@ static void prepare_lmc(uint8_t first, uint8_t second, int64_t paths)
     world_rails[0] = world_rails[1] = 1;
     world_prepare(with_lmc);
     for (unsigned side = 0; side < 2; side++)
-        sl_verbs_config_edit(&world[side].config)->paths_per_rail = paths;
+        sl_verbs_config_edit(&world[side].config)->mp.paths_per_rail = paths;
 }
 
 static void paths_between_the_same_rails_have_lids_of_their_own(void **state)

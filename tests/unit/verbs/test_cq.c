@@ -64,7 +64,7 @@ static struct fake_cq *cq_of(unsigned side, unsigned rail)
 static void paths_between_first_rails(unsigned count)
 {
     for (unsigned side = 0; side < 2; side++) {
-        char *list = sl_verbs_config_edit(&world[side].config)->paths;
+        char *list = sl_verbs_config_edit(&world[side].config)->mp.paths;
 
         snprintf(list, SL_TEXT_MAX, "0>0");
         for (unsigned i = 1; i < count; i++)

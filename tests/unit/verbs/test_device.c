@@ -427,7 +427,7 @@ static void a_limit_of_locked_memory_that_is_too_small_is_a_reason_with_numbers(
     device_with_address("rxe1")->ports[0].attr.state = IBV_PORT_DOWN;
     device_with_address("rxe2");
     assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
-    sl_verbs_config_edit(&config)->staging_bytes = 16 << 20;
+    sl_verbs_config_edit(&config)->mp.staging_bytes = 16 << 20;
     limit_locked_memory(0);
     fake_limit_counts = true;
     assert_false(sl_verbs_memlock_fits(1, why, sizeof(why)));

@@ -23,7 +23,7 @@ static int fresh(void **state)
     (void)state;
     world_prepare(NULL);
     for (unsigned i = 0; i < 2; i++)
-        sl_verbs_config_edit(&world[i].config)->fallback = SL_VERBS_FALLBACK_TCP;
+        sl_verbs_config_edit(&world[i].config)->mp.fallback = SL_MP_FALLBACK_TCP;
     world_join();
     return 0;
 }

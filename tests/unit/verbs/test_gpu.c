@@ -490,7 +490,7 @@ static void what_devices_and_settings_allow_is_a_capability(void **state)
 {
     (void)state;
     prepare();
-    sl_verbs_config_edit(&world[1].config)->fallback = SL_VERBS_FALLBACK_TCP;
+    sl_verbs_config_edit(&world[1].config)->mp.fallback = SL_MP_FALLBACK_TCP;
     world_open();
     assert_int_equal(world[0].iface->caps & SL_CAP_GPU, SL_CAP_GPU);
     assert_int_equal(world[1].iface->caps & SL_CAP_GPU, 0);

@@ -29,9 +29,9 @@ static void join_ranks(int64_t lazy, int64_t reserve, int low, int high)
     world_rails[0] = world_rails[1] = RAILS;
     world_prepare(NULL);
     for (unsigned side = 0; side < 2; side++) {
-        sl_verbs_config_edit(&world[side].config)->lazy = lazy;
-        sl_verbs_config_edit(&world[side].config)->reserve = reserve;
-        sl_verbs_config_edit(&world[side].config)->staging_bytes = 8 << 20;
+        sl_verbs_config_edit(&world[side].config)->mp.lazy = lazy;
+        sl_verbs_config_edit(&world[side].config)->mp.reserve = reserve;
+        sl_verbs_config_edit(&world[side].config)->mp.staging_bytes = 8 << 20;
         world[side].worker.rank = side == 0 ? low : high;
     }
     world_join();
@@ -200,7 +200,7 @@ static void one_that_has_no_link_is_not_first(void **state)
     world_rails[0] = world_rails[1] = RAILS;
     world_prepare(NULL);
     for (unsigned side = 0; side < 2; side++)
-        sl_verbs_config_edit(&world[side].config)->lazy = SL_ON;
+        sl_verbs_config_edit(&world[side].config)->mp.lazy = SL_ON;
     fake_ibv_port_set(world_fake, RAILS + first, 1, IBV_PORT_DOWN);
     world_join();
     expect_paths(1);
@@ -269,7 +269,7 @@ static void others_are_made_when_the_first_cannot_be(void **state)
     world_rails[0] = world_rails[1] = RAILS;
     world_prepare(NULL);
     for (unsigned side = 0; side < 2; side++)
-        sl_verbs_config_edit(&world[side].config)->lazy = SL_ON;
+        sl_verbs_config_edit(&world[side].config)->mp.lazy = SL_ON;
     block(first);
     fake_ibv_retry_steps(world_fake, 1000, 2);
     world_join();
@@ -318,8 +318,8 @@ static void who_lists_paths_means_them_all(void **state)
         world_rails[0] = world_rails[1] = RAILS;
         world_prepare(NULL);
         for (unsigned i = 0; i < 2; i++)
-            sl_verbs_config_edit(&world[i].config)->lazy = SL_ON;
-        snprintf(sl_verbs_config_edit(&world[side].config)->paths, SL_TEXT_MAX, "0>0,1>1");
+            sl_verbs_config_edit(&world[i].config)->mp.lazy = SL_ON;
+        snprintf(sl_verbs_config_edit(&world[side].config)->mp.paths, SL_TEXT_MAX, "0>0,1>1");
         world_join();
         WORLD_UNTIL(world_ep(0)->paths_up >= 2 && world_ep(1)->paths_up >= 2);
     }

@@ -32,7 +32,7 @@ static void prepare(int64_t lazy)
     world_prepare(limit);
     limited = 2 * RAILS;
     for (unsigned side = 0; side < 2; side++)
-        sl_verbs_config_edit(&world[side].config)->lazy = lazy;
+        sl_verbs_config_edit(&world[side].config)->mp.lazy = lazy;
 }
 
 static void reg(unsigned side)

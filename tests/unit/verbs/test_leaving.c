@@ -140,7 +140,7 @@ static void many_that_leave_at_once_cost_no_other_path(void **state)
         strcat(list, ",0>0");
     world_prepare(as_mlx5);
     for (unsigned side = 0; side < 2; side++)
-        snprintf(sl_verbs_config_edit(&world[side].config)->paths, SL_TEXT_MAX, "%s", list);
+        snprintf(sl_verbs_config_edit(&world[side].config)->mp.paths, SL_TEXT_MAX, "%s", list);
     world_join();
     WORLD_UNTIL(world_ep(0)->paths_up == PATHS && world_ep(1)->paths_up == PATHS);
     rail = &world_iface(0)->rails[0];

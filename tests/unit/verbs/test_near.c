@@ -56,7 +56,7 @@ static void machine(const char *const *names)
         fake_ibv_device_add(fake, &params);
     }
     sl_config_defaults(&config);
-    sl_verbs_config_edit(&config)->staging_bytes = 1 << 20;
+    sl_verbs_config_edit(&config)->mp.staging_bytes = 1 << 20;
     loop = loop_create(1);
     worker = (struct sl_worker){.clock = loop_clock(loop), .config = &config};
     sl_rng_init(&worker.rng, 1);
@@ -153,7 +153,7 @@ static void what_is_far_is_not_opened(void **state)
     dgx();
     on_gpu(2);
     for (unsigned off = 0; off < 2; off++) {
-        sl_verbs_config_edit(&config)->lazy = off != 0 ? SL_OFF : SL_AUTO;
+        sl_verbs_config_edit(&config)->mp.lazy = off != 0 ? SL_OFF : SL_AUTO;
         assert_int_equal(sl_verbs_ops.open(&worker, NULL, NULL, &base), 0);
         assert_int_equal(fake_ibv_live_of(fake, FAKE_IBV_CONTEXT), off != 0 ? 10 : 1);
         assert_int_equal(fake_ibv_live_of(fake, FAKE_IBV_CQ), off != 0 ? 10 : 1);
@@ -186,9 +186,9 @@ static void off_and_what_users_list_override(void **state)
     sl_verbs_config_edit(&config)->locality = SL_VERBS_LOCALITY_OFF;
     expect(ALL);
     sl_verbs_config_edit(&config)->locality = SL_VERBS_LOCALITY_AUTO;
-    strcpy(sl_verbs_config_edit(&config)->paths, "0>0,1>1");
+    strcpy(sl_verbs_config_edit(&config)->mp.paths, "0>0,1>1");
     expect(ALL);
-    strcpy(sl_verbs_config_edit(&config)->paths, "auto");
+    strcpy(sl_verbs_config_edit(&config)->mp.paths, "auto");
     strcpy(sl_verbs_config_edit(&config)->devices, "mlx5_7,mlx5_0:1");
     expect("mlx5_7 mlx5_0");
     /* These say what may be used, not what is to be. */
@@ -586,7 +586,7 @@ static void join_lazy(void (*more)(struct fake_ibv_device *params), unsigned dow
 {
     two_hosts_of(more);
     for (unsigned side = 0; side < 2; side++)
-        sl_verbs_config_edit(&world[side].config)->lazy = SL_ON;
+        sl_verbs_config_edit(&world[side].config)->mp.lazy = SL_ON;
     if (down != UINT_MAX)
         fake_ibv_port_set(world_fake, down, 1, IBV_PORT_DOWN);
     world_join();

@@ -109,7 +109,7 @@ static void prepare_many(const char *names, int64_t per_rail)
     world_prepare(put_into_plane);
     separate();
     for (unsigned side = 0; side < 2; side++)
-        sl_verbs_config_edit(&world[side].config)->paths_per_rail = per_rail;
+        sl_verbs_config_edit(&world[side].config)->mp.paths_per_rail = per_rail;
 }
 
 static void eight_rails_have_four_paths_each(void **state)
@@ -134,7 +134,7 @@ static void the_last_of_sixteen_rails_carries_alone(void **state)
     (void)state;
     prepare_many(sixteen, 0);
     for (unsigned side = 0; side < 2; side++)
-        snprintf(sl_verbs_config_edit(&world[side].config)->paths, SL_TEXT_MAX, "15>15");
+        snprintf(sl_verbs_config_edit(&world[side].config)->mp.paths, SL_TEXT_MAX, "15>15");
     world_join();
     expect_paths(1);
     assert_true(world_ep(0)->paths[0]->stats.sent_bytes > 200000);

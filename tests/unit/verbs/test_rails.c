@@ -34,7 +34,7 @@ static int fresh(void **state)
     fake = fake_ibv_create(1);
     sl_ibv_replace(fake_ibv_table(fake), fake_ibv_mlx5(fake));
     sl_config_defaults(&config);
-    sl_verbs_config_edit(&config)->staging_bytes = 1 << 20;
+    sl_verbs_config_edit(&config)->mp.staging_bytes = 1 << 20;
     worker = (struct sl_worker){.clock = &sl_clock_monotonic, .config = &config};
     sl_rng_init(&worker.rng, 1);
     return 0;

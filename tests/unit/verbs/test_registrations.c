@@ -48,8 +48,8 @@ static int fresh(void **state)
     assert_non_null(bytes);
     for (unsigned i = 0; i < IFACES; i++) {
         sl_config_defaults(&config[i]);
-        sl_verbs_config_edit(&config[i])->staging_bytes = 1 << 20;
-        sl_verbs_config_edit(&config[i])->lazy = SL_OFF;
+        sl_verbs_config_edit(&config[i])->mp.staging_bytes = 1 << 20;
+        sl_verbs_config_edit(&config[i])->mp.lazy = SL_OFF;
         workers[i] = (struct sl_worker){.clock = &sl_clock_monotonic, .config = &config[i]};
         sl_rng_init(&workers[i].rng, i + 1);
     }

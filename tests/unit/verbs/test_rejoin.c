@@ -198,7 +198,7 @@ static int fresh(void **state)
     sl_ibv_replace(fake_ibv_table(fake), fake_ibv_mlx5(fake));
     bytes = aligned_alloc(PAGE, PAGES * PAGE);
     sl_config_defaults(&config);
-    sl_verbs_config_edit(&config)->staging_bytes = 1 << 20;
+    sl_verbs_config_edit(&config)->mp.staging_bytes = 1 << 20;
     worker = (struct sl_worker){.clock = &sl_clock_monotonic, .config = &config};
     sl_rng_init(&worker.rng, 1);
     if (sl_verbs_ops.open(&worker, NULL, NULL, &iface) != 0)

@@ -20,7 +20,7 @@ static void join(int64_t reserve)
 {
     world_prepare(NULL);
     for (unsigned side = 0; side < 2; side++)
-        sl_verbs_config_edit(&world[side].config)->reserve = reserve;
+        sl_verbs_config_edit(&world[side].config)->mp.reserve = reserve;
     world_join();
     WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
 }

@@ -59,7 +59,7 @@ static void the_path_list_names_ports_and_a_path_that_returns_takes_its_own(void
     (void)state;
     world_prepare(bond);
     for (unsigned side = 0; side < 2; side++)
-        snprintf(sl_verbs_config_edit(&world[side].config)->paths, SL_TEXT_MAX,
+        snprintf(sl_verbs_config_edit(&world[side].config)->mp.paths, SL_TEXT_MAX,
                  "0>0/c0de@2,1>1/beef@2");
     world_join();
     for (unsigned side = 0; side < 2; side++) {
@@ -79,8 +79,8 @@ static void a_device_that_is_no_bond_is_left_alone(void **state)
 {
     (void)state;
     world_prepare(plain_mlx5);
-    snprintf(sl_verbs_config_edit(&world[0].config)->paths, SL_TEXT_MAX, "0>0@2");
-    snprintf(sl_verbs_config_edit(&world[1].config)->paths, SL_TEXT_MAX, "0>0@2");
+    snprintf(sl_verbs_config_edit(&world[0].config)->mp.paths, SL_TEXT_MAX, "0>0@2");
+    snprintf(sl_verbs_config_edit(&world[1].config)->mp.paths, SL_TEXT_MAX, "0>0@2");
     world_join();
     for (unsigned side = 0; side < 2; side++) {
         assert_int_equal(world_iface(side)->rails[0].device->lag_ports, 0);
@@ -96,7 +96,7 @@ static void a_port_that_the_bond_lacks_is_the_drivers_choice(void **state)
     (void)state;
     world_prepare(bond);
     for (unsigned side = 0; side < 2; side++)
-        snprintf(sl_verbs_config_edit(&world[side].config)->paths, SL_TEXT_MAX, "0>0@4");
+        snprintf(sl_verbs_config_edit(&world[side].config)->mp.paths, SL_TEXT_MAX, "0>0@4");
     world_join();
     for (unsigned side = 0; side < 2; side++) {
         assert_int_equal(info_of(side, 0).lag_port, 0);
@@ -125,7 +125,8 @@ static void join_with_lists(const char *first, const char *second, uint64_t seed
 
     world_prepare(NULL);
     for (unsigned side = 0; side < 2; side++) {
-        snprintf(sl_verbs_config_edit(&world[side].config)->paths, SL_TEXT_MAX, "%s", lists[side]);
+        snprintf(sl_verbs_config_edit(&world[side].config)->mp.paths, SL_TEXT_MAX, "%s",
+                 lists[side]);
         sl_rng_init(&world[side].worker.rng, 2 * seed + side);
     }
     world_join();
@@ -377,7 +378,7 @@ static void labels_of_many_connections_spread_over_routes(void **state)
     for (unsigned round = 0; round < ROUNDS; round++) {
         world_prepare(NULL);
         for (unsigned side = 0; side < 2; side++) {
-            sl_verbs_config_edit(&world[side].config)->paths_per_rail = 4;
+            sl_verbs_config_edit(&world[side].config)->mp.paths_per_rail = 4;
             sl_rng_init(&world[side].worker.rng, 2 * round + side);
         }
         world_join();

@@ -32,12 +32,12 @@ static void on_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
     ear.heard++;
 }
 
-static int fresh_with(enum sl_verbs_fallback fallback)
+static int fresh_with(enum sl_mp_fallback_choice fallback)
 {
     memset(&ear, 0, sizeof(ear));
     world_prepare(NULL);
     for (unsigned i = 0; i < 2; i++)
-        sl_verbs_config_edit(&world[i].config)->fallback = fallback;
+        sl_verbs_config_edit(&world[i].config)->mp.fallback = fallback;
     world_join();
     world[1].iface->handler.ctrl = on_ctrl;
     return 0;
@@ -46,13 +46,13 @@ static int fresh_with(enum sl_verbs_fallback fallback)
 static int fresh(void **state)
 {
     (void)state;
-    return fresh_with(SL_VERBS_FALLBACK_OFF);
+    return fresh_with(SL_MP_FALLBACK_OFF);
 }
 
 static int fresh_over_tcp(void **state)
 {
     (void)state;
-    return fresh_with(SL_VERBS_FALLBACK_TCP);
+    return fresh_with(SL_MP_FALLBACK_TCP);
 }
 
 static bool say(uint32_t word)
@@ -299,7 +299,7 @@ static void data_on_one_that_a_single_end_had_comes_once(void **state)
 /* Neither end has a path then, and both wait for the same time as ever. */
 static void without_a_path_it_has_the_time_that_paths_have(void **state)
 {
-    int64_t wait_ms = sl_verbs_config(&world[0].config)->path_wait_ms;
+    int64_t wait_ms = sl_verbs_config(&world[0].config)->mp.path_wait_ms;
     uint64_t before_ns;
 
     (void)state;

@@ -181,7 +181,7 @@ static void where_the_completion_queue_is_small_a_path_has_few_or_none(void **st
     (void)state;
     world_prepare(small_cq);
     for (unsigned side = 0; side < 2; side++)
-        snprintf(sl_verbs_config_edit(&world[side].config)->paths, SL_TEXT_MAX, "0>0,0>0,0>0");
+        snprintf(sl_verbs_config_edit(&world[side].config)->mp.paths, SL_TEXT_MAX, "0>0,0>0,0>0");
     world_join();
     assert_int_equal(sl_verbs_path_of(world_ep(0)->paths[0])->own_slots, SL_VERBS_OWN_SLOTS);
     assert_int_equal(sl_verbs_path_of(world_ep(0)->paths[1])->own_slots, SL_VERBS_OWN_SLOTS_MIN);

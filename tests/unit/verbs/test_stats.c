@@ -53,7 +53,7 @@ static void look(void *arg)
     fake_ibv_run(arg, 2);
 }
 
-static void world_make(enum sl_verbs_fallback fallback)
+static void world_make(enum sl_mp_fallback_choice fallback)
 {
     struct fake_ibv_device params;
 
@@ -75,10 +75,10 @@ static void world_make(enum sl_verbs_fallback fallback)
 
         sl_config_defaults(&s->config);
         snprintf(sl_verbs_config_edit(&s->config)->devices, SL_TEXT_MAX, "%c*", 'a' + i);
-        sl_verbs_config_edit(&s->config)->fallback = fallback;
-        sl_verbs_config_edit(&s->config)->staging_bytes = 2 << 20;
-        sl_verbs_config_edit(&s->config)->piece_bytes = 64 << 10;
-        sl_verbs_config_edit(&s->config)->lazy = SL_OFF;
+        sl_verbs_config_edit(&s->config)->mp.fallback = fallback;
+        sl_verbs_config_edit(&s->config)->mp.staging_bytes = 2 << 20;
+        sl_verbs_config_edit(&s->config)->mp.piece_bytes = 64 << 10;
+        sl_verbs_config_edit(&s->config)->mp.lazy = SL_OFF;
         s->worker = (struct sl_worker){
             .clock = loop_clock(loop), .config = &s->config, .events = &s->events, .rank = (int)i};
         sl_rng_init(&s->worker.rng, i + 1);
@@ -203,7 +203,7 @@ static void a_path_counts_what_it_carries(void **state)
     struct sl_state_path mine[4], theirs[4];
 
     (void)state;
-    world_make(SL_VERBS_FALLBACK_OFF);
+    world_make(SL_MP_FALLBACK_OFF);
     join();
     message(LONG_BYTES);
     message(16);
@@ -238,7 +238,7 @@ static void it_says_how_many_there_are_and_fills_no_more_than_asked(void **state
     struct sl_state_path out[2];
 
     (void)state;
-    world_make(SL_VERBS_FALLBACK_OFF);
+    world_make(SL_MP_FALLBACK_OFF);
     assert_int_equal(sides[0].iface->ops->ep_stats(sides[0].ep, NULL, 0), 0);
     join();
     memset(out, 0x55, sizeof(out));
@@ -253,7 +253,7 @@ static void a_port_that_fails_shows_in_state_reason_and_events(void **state)
     struct sl_state_path mine[4];
 
     (void)state;
-    world_make(SL_VERBS_FALLBACK_OFF);
+    world_make(SL_MP_FALLBACK_OFF);
     join();
     message_start(LONG_BYTES);
     fake_ibv_port_set(fake, 0, 1, IBV_PORT_DOWN); /* a0 */
@@ -288,7 +288,7 @@ static void what_a_dead_path_did_not_deliver_is_counted_as_resent(void **state)
     uint64_t resent = 0;
 
     (void)state;
-    world_make(SL_VERBS_FALLBACK_OFF);
+    world_make(SL_MP_FALLBACK_OFF);
     join();
     message(LONG_BYTES); /* both paths have a rate */
     message_start(LONG_BYTES);
@@ -330,7 +330,7 @@ static int watched_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct i
 static void nothing_is_posted_to_a_path_that_the_peer_has_ended(void **state)
 {
     (void)state;
-    world_make(SL_VERBS_FALLBACK_OFF);
+    world_make(SL_MP_FALLBACK_OFF);
     join();
     message(16);
     struct sl_verbs_rail *rail = &sl_verbs_iface_of(sides[1].iface)->rails[0];
@@ -353,7 +353,7 @@ static void a_request_to_send_may_come_after_its_message(void **state)
     struct sl_mr *mr[2];
 
     (void)state;
-    world_make(SL_VERBS_FALLBACK_OFF);
+    world_make(SL_MP_FALLBACK_OFF);
     join();
     message(16);
     struct sl_mp_path *frames = sl_mp_conn_of(sides[0].ep)->frame_path;
@@ -388,7 +388,7 @@ static void a_message_shorter_than_its_room_needs_no_answer(void **state)
     uint64_t end_ns;
 
     (void)state;
-    world_make(SL_VERBS_FALLBACK_OFF);
+    world_make(SL_MP_FALLBACK_OFF);
     join();
     buf.addr = sent;
     for (unsigned i = 0; i < 2; i++) {
@@ -431,7 +431,7 @@ static void pass(uint64_t ns)
 static void a_path_that_was_slow_is_tried_again_after_a_while(void **state)
 {
     (void)state;
-    world_make(SL_VERBS_FALLBACK_OFF);
+    world_make(SL_MP_FALLBACK_OFF);
     join();
     struct sl_mp_path *path = sl_mp_conn_of(sides[0].ep)->paths[0];
 
@@ -461,7 +461,7 @@ static bool waits_for_a_time(unsigned i)
 static void a_connection_waits_for_a_time_only_while_something_is_to_come(void **state)
 {
     (void)state;
-    world_make(SL_VERBS_FALLBACK_OFF);
+    world_make(SL_MP_FALLBACK_OFF);
     assert_false(waits_for_a_time(0));
     join();
     unsigned leading = sl_mp_conn_of(sides[1].ep)->leads;
@@ -488,7 +488,7 @@ static void completions_of_an_epoch_that_is_over_mean_nothing_to_the_next(void *
     struct ibv_cq *cq;
 
     (void)state;
-    world_make(SL_VERBS_FALLBACK_OFF);
+    world_make(SL_MP_FALLBACK_OFF);
     join();
     path = sl_mp_conn_of(sides[0].ep)->frame_path;
     cq = sl_verbs_path_of(path)->rail->cq;
@@ -510,7 +510,7 @@ static void completions_of_an_epoch_that_is_over_mean_nothing_to_the_next(void *
 static void a_gid_that_changes_is_an_event_with_its_index(void **state)
 {
     (void)state;
-    world_make(SL_VERBS_FALLBACK_OFF);
+    world_make(SL_MP_FALLBACK_OFF);
     join();
     unsigned old = sl_verbs_iface_of(sides[0].iface)->rails[0].gid.index;
 
@@ -527,7 +527,7 @@ static void the_way_over_tcp_is_told_of_once_it_was_used(void **state)
     struct sl_state_path mine[4], theirs[4];
 
     (void)state;
-    world_make(SL_VERBS_FALLBACK_TCP);
+    world_make(SL_MP_FALLBACK_TCP);
     join();
     message(LONG_BYTES);
     assert_int_equal(stats_of(0, mine), 2);

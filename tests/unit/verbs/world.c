@@ -61,9 +61,9 @@ void world_prepare(void (*more)(struct fake_ibv_device *params))
 
         sl_config_defaults(&s->config);
         snprintf(sl_verbs_config_edit(&s->config)->devices, SL_TEXT_MAX, "%c*", 'a' + i);
-        sl_verbs_config_edit(&s->config)->staging_bytes = 2 << 20;
-        sl_verbs_config_edit(&s->config)->piece_bytes = 64 << 10;
-        sl_verbs_config_edit(&s->config)->lazy = SL_OFF;
+        sl_verbs_config_edit(&s->config)->mp.staging_bytes = 2 << 20;
+        sl_verbs_config_edit(&s->config)->mp.piece_bytes = 64 << 10;
+        sl_verbs_config_edit(&s->config)->mp.lazy = SL_OFF;
         if (getenv("WORLD_WINDOWS") != NULL)
             sl_verbs_config_edit(&s->config)->keys = SL_VERBS_KEYS_WINDOW;
         s->worker = (struct sl_worker){.clock = loop_clock(world_loop),
