@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- kinds ---- */
 
@@ -35,12 +36,25 @@ static const struct known *find(unsigned kind)
                                      : NULL;
 }
 
+/* By its words: the library and its modules each have their own copy of a set that lies below
+ * several transports. */
+static bool is_same(const struct known *there, const struct sl_event_set *set,
+                    const struct sl_event_kind *kind)
+{
+    return there != NULL && strcmp(there->set->area, set->area) == 0 &&
+           strcmp(there->kind.name, kind->name) == 0;
+}
+
 static bool is_registered(const struct sl_event_set *set)
 {
+    unsigned same = 0;
+
     for (unsigned i = 0; i < SL_EVENT_KINDS_MAX; i++)
         if (find(i) != NULL && find(i)->set == set)
             return true;
-    return false;
+    for (unsigned i = 0; i < set->count; i++)
+        same += is_same(find(set->kinds[i].number), set, &set->kinds[i]);
+    return set->count > 0 && same == set->count;
 }
 
 /* The first of count free numbers in a row, outside of those for this tree; or SL_EVENT_FREE. */

@@ -90,7 +90,7 @@ struct sl_event_set {
     uint16_t *first;                 /* out, with SL_EVENT_FREE */
 };
 
-/* Before rings are made that are to have its words. Again: nothing happens. -EEXIST: a number is
+/* Before rings are made that are to have its words. Again, or another copy of it: nothing happens. -EEXIST: a number is
  * taken; -ENOSPC: no number is free. The set stays for the life of the process. */
 int sl_event_register(const struct sl_event_set *set);
 

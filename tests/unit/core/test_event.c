@@ -46,6 +46,30 @@ static int fresh(void **state)
     return 0;
 }
 
+/* The library's, and a module's. */
+static void another_copy_of_a_set_is_that_set(void **state)
+{
+    static const struct sl_event_kind one[] = {{22, "up", "", "", SL_EVENT_SHOW},
+                                               {23, "over", "", "", SL_EVENT_SHOW}};
+    static const struct sl_event_kind copy[] = {{22, "up", "", "", SL_EVENT_SHOW},
+                                                {23, "over", "", "", SL_EVENT_SHOW}};
+    static const struct sl_event_kind other[] = {{22, "up", "", "", SL_EVENT_SHOW},
+                                                 {23, "under", "", "", SL_EVENT_SHOW}};
+    static const struct sl_event_set sets[] = {{"kite", one, 2, NULL, NULL},
+                                               {"kite", copy, 2, NULL, NULL},
+                                               {"kite", other, 2, NULL, NULL},
+                                               {"wind", copy, 2, NULL, NULL}};
+
+    (void)state;
+    assert_int_equal(sl_event_register(&sets[0]), 0);
+    uint8_t area = sl_event_area(22);
+
+    assert_int_equal(sl_event_register(&sets[1]), 0);
+    assert_int_equal(sl_event_area(22), area);
+    assert_int_equal(sl_event_register(&sets[2]), -EEXIST);
+    assert_int_equal(sl_event_register(&sets[3]), -EEXIST);
+}
+
 static void a_record_says_what_when_and_to_whom(void **state)
 {
     (void)state;
@@ -230,6 +254,7 @@ static void readers_see_whole_records_in_each_writers_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_copy_of_a_set_is_that_set),
         cmocka_unit_test_setup(a_record_says_what_when_and_to_whom, fresh),
         cmocka_unit_test_setup(records_come_out_once_and_in_order, fresh),
         cmocka_unit_test_setup(the_oldest_of_a_full_ring_give_way_and_are_missed, fresh),
