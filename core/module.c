@@ -46,6 +46,7 @@ static const struct sl_module_host host = {
     .log_enabled = sl_log_enabled,
     .log_line = log_line,
     .event_put = sl_event_put,
+    .transport_with = sl_transport_with,
 };
 
 static int take(const char *path, void *handle)

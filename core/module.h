@@ -29,6 +29,7 @@ struct sl_module_host {
     int (*log_enabled)(const char *area, enum sl_log_level level);
     void (*log_line)(enum sl_log_level level, const char *area, const char *line);
     void (*event_put)(struct sl_event_ring *ring, const struct sl_event *event);
+    const struct sl_transport_ops *(*transport_with)(uint32_t traits); /* as a sideband */
 };
 
 /* The exported symbol. */

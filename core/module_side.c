@@ -5,6 +5,7 @@
 #include "core/event.h"
 #include "core/log.h"
 #include "core/module.h"
+#include "core/registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,4 +65,9 @@ void sl_log_write(enum sl_log_level level, const char *area, const char *fmt, ..
 void sl_event_put(struct sl_event_ring *ring, const struct sl_event *event)
 {
     sl_module_host->event_put(ring, event);
+}
+
+const struct sl_transport_ops *sl_transport_with(uint32_t traits)
+{
+    return sl_module_host->transport_with(traits);
 }

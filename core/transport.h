@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_TRANSPORT_ABI 6
+#define SL_TRANSPORT_ABI 7
 #define SL_ADDR_MAX 318  /* bytes of an endpoint's address */
 #define SL_KEY_MAX 30    /* bytes of a registered region's key */
 #define SL_CTRL_MAX 192  /* bytes of a control message */

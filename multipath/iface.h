@@ -67,6 +67,7 @@ struct sl_mp_iface {
     uint32_t slot_bytes;
     uint8_t *frame_bytes;   /* memory for SL_MP_FRAME_PLACES frames, that lanes can send from */
     uint8_t *staging_bytes; /* and for staging, that they can write to as well */
+    size_t staging_len;     /* memory.h */
     uint32_t staging_rkeys[SL_MP_RAILS_MAX];
     uint16_t staging_rails;
     bool uneven; /* some memory may lack a rail; from the loss of one until the owner sees that none
@@ -135,6 +136,12 @@ void sl_mp_rail_renewed(struct sl_mp_iface *iface, struct sl_mp_rail *rail);
 void sl_mp_rail_joined(struct sl_mp_iface *iface);
 /* Its receive buffers are to go: what waits in them for its receive moves out. */
 void sl_mp_rail_vacate(struct sl_mp_iface *iface, const struct sl_mp_rail *rail);
+
+/* A bit for each. */
+static inline uint16_t sl_mp_rails_all(const struct sl_mp_iface *iface)
+{
+    return (uint16_t)((1u << iface->rail_count) - 1);
+}
 
 static inline struct sl_mp_iface *sl_mp_iface_of(struct sl_iface *iface)
 {

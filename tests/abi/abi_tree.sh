@@ -9,7 +9,7 @@ root=$1
 cd "$root" || exit 1
 
 sources() {
-    find core gdr tcp shm verbs multipath launch schedules kernels compress collectives lib ebpf monitor tools testing include examples tests bench dev .ci \
+    find core gdr tcp shm verbs dpdk multipath launch schedules kernels compress collectives lib ebpf monitor tools testing include examples tests bench dev .ci \
         \( -name '*.[ch]' -o -name '*.cc' -o -name '*.sh' -o -name '*.py' -o -name '*.build' \
         -o -path dev -o -path '.ci/run' -o -path tests/run \) -type f | sort
 }
@@ -23,7 +23,7 @@ arrows() {
         allowed+="|$other"
     done
     found=$(grep -rnE "${apart[@]}" --include='*.[ch]' --include='*.cc' --include='*.cu' --include='*.hh' '^ *# *include *["<]' "$folder" |
-        grep -E 'include *["<](core|gdr|multipath|tcp|shm|verbs|launch|schedules|kernels|collectives|lib|tools|testing|tests|compress|ebpf|monitor)/' |
+        grep -E 'include *["<](core|gdr|multipath|tcp|shm|verbs|dpdk|launch|schedules|kernels|collectives|lib|tools|testing|tests|compress|ebpf|monitor)/' |
         grep -vE "include *[\"<]($allowed)/")
     [[ -z $found ]] || { echo "may include only from $allowed:"; echo "$found"; return 1; }
     # No folder is reached by the back door either.
@@ -44,7 +44,7 @@ every_file_starts_with_spdx() {
 
 # Public headers end up next to others' code: their guards start with SLUICE_, ours with SL_ or SB_.
 no_ifdef_have() {
-    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core gdr tcp shm verbs multipath launch schedules kernels compress collectives lib ebpf monitor tools testing &&
+    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core gdr tcp shm verbs dpdk multipath launch schedules kernels compress collectives lib ebpf monitor tools testing &&
         return 1
     return 0
 }
@@ -71,6 +71,7 @@ tap_case codecs_for_gpus_include_only_core_gdr_and_codecs arrows compress/cuda c
 tap_case multipath_includes_only_core_and_gdr arrows multipath core gdr
 tap_case multipath_knows_no_lane_by_name no_lane_by_name
 tap_case verbs_include_only_core_gdr_and_multipath arrows verbs core gdr multipath
+tap_case dpdk_includes_only_core_and_multipath arrows dpdk core multipath
 tap_case collectives_see_transports_only_through_core arrows collectives core schedules kernels
 tap_case lib_includes_only_core_launch_collectives_codecs_and_backends arrows lib core gdr schedules kernels compress collectives launch tcp shm
 tap_case ebpf_includes_only_core arrows ebpf core
