@@ -54,6 +54,10 @@ struct sl_mp_iface {
     /* by the owner, before sl_mp_iface_open() */
     const struct sl_mp_lanes *lanes;
     const struct sl_mp_grants *grants; /* NULL: a CTS has the keys of its region */
+    /* Lanes that reach all memory of the host: what stands for it, on all rails. Nothing is
+     * registered then, and no message of memory of its own passes through staging. NULL: what is
+     * registered counts. */
+    struct sl_mp_region *everywhere;
     struct sl_mp_settings settings;
     struct sl_iface *sideband; /* opened with sl_mp_sideband_handler(); closed by the owner */
     struct sl_mp_rail *rails[SL_MP_RAILS_MAX];
@@ -169,14 +173,16 @@ static inline void sl_mp_event(const struct sl_mp_iface *iface, unsigned kind, i
     sl_event(iface->base.worker, kind, peer < 0 ? SL_EVENT_NOBODY : (uint32_t)peer, a, b);
 }
 
-/* The registration of a range, given by the caller or found; NULL: none, or its memory went
- * away. */
+/* The registration of a range, given by the caller or found, or what stands for all memory; NULL:
+ * none, or its memory went away. */
 static inline struct sl_mp_region *sl_mp_region_find(struct sl_mp_iface *iface,
                                                      const struct sl_mr *given, const void *addr,
                                                      size_t len)
 {
     const struct sl_mem_region *region = (const struct sl_mem_region *)given;
 
+    if (region == NULL && iface->everywhere != NULL)
+        return iface->everywhere;
     if (region == NULL)
         region = sl_mem_cache_find(&iface->mem, addr, len);
     return region != NULL && !region->dead ? region->handle : NULL;

@@ -68,7 +68,8 @@ static void draw_sides(struct ms_run *run)
             .paths = paths,
             .far = run->seed / 64 % 2 == 0 ? (uint16_t)(run->seed * SPREAD >> (40 + 8 * i)) : 0,
             .shift = run->seed / 32 % 3 == 0 ? i : 0,
-            .buffers = chance(run, 2) ? 24 : 128};
+            .buffers = chance(run, 2) ? 24 : 128,
+            .everywhere = (run->seed * SPREAD >> (20 + 4 * i) & 3) == 0};
 }
 
 static void draw_fault(struct ms_run *run, unsigned kinds)
@@ -168,12 +169,13 @@ void ms_print(const struct ms_run *run)
 {
     const struct traffic *traffic = &run->traffic;
 
-    printf(
-        "# seed %" PRIu64 ": %s, %u and %u rails of %u paths, %u connections, eager %u/%u, piece "
-        "%d, buffers %u/%u\n",
-        run->seed, mode_names[run->mode], run->side[0].rails, run->side[1].rails,
-        run->side[0].paths, traffic->conn_count, run->side[0].eager_bytes, run->side[1].eager_bytes,
-        (int)run->side[0].settings.piece_bytes, run->side[0].buffers, run->side[1].buffers);
+    printf("# seed %" PRIu64
+           ": %s, %u and %u rails of %u paths, %u connections, eager %u/%u, piece "
+           "%d, buffers %u/%u, all memory reached %d/%d\n",
+           run->seed, mode_names[run->mode], run->side[0].rails, run->side[1].rails,
+           run->side[0].paths, traffic->conn_count, run->side[0].eager_bytes,
+           run->side[1].eager_bytes, (int)run->side[0].settings.piece_bytes, run->side[0].buffers,
+           run->side[1].buffers, run->side[0].everywhere, run->side[1].everywhere);
     for (unsigned c = 0; c < traffic->conn_count; c++) {
         printf("#   connection %u: %u and %u messages, %u and %u control messages\n", c,
                traffic->conns[c].queue[0].count, traffic->conns[c].queue[1].count,

@@ -351,6 +351,8 @@ static void write_piece(struct sl_mp_path *path, const struct sl_mp_piece *piece
     struct lane_packet *packet =
         packet_new((struct lane *)path, sl_mp_piece_bytes(path, piece), piece->len, cts->id, true);
 
+    if (piece->chunk != SL_MP_NO_CHUNK && path->conn->iface->everywhere != NULL)
+        lanes_wrong(((struct lane *)path)->lanes, "a piece is copied though the lane reaches all");
     if (packet == NULL)
         return;
     packet->is_write = true;
@@ -480,6 +482,8 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
     iface->staging = region_add(iface, iface->mp.staging_bytes, staging);
     iface->mp.staging_rails = iface->staging->base.rails;
     memcpy(iface->mp.staging_rkeys, iface->staging->base.rkeys, sizeof(iface->mp.staging_rkeys));
+    iface->everywhere = iface->with.everywhere ? region_add(iface, NULL, SIZE_MAX) : NULL;
+    iface->mp.everywhere = iface->everywhere != NULL ? &iface->everywhere->base : NULL;
     *out = &iface->mp.base;
     int err = loop_ops.open(worker, NULL, &side, &iface->mp.sideband);
 
@@ -492,6 +496,8 @@ static void close_iface(struct sl_iface *base)
 
     sl_mem_cache_fini(&iface->mp.mem);
     user_dereg(iface, iface->staging);
+    if (iface->everywhere != NULL)
+        user_dereg(iface, iface->everywhere);
     sl_mp_iface_fini(&iface->mp);
     if (iface->mp.sideband != NULL)
         iface->mp.sideband->ops->close(iface->mp.sideband);

@@ -36,6 +36,7 @@ struct lanes_side {
     unsigned shift;        /* its i-th rail to the peer's i + shift */
     uint16_t far;          /* rails that it would rather not use, a bit each */
     unsigned buffers;      /* receive buffers of a rail */
+    bool everywhere;       /* its lanes reach memory that nobody registered */
 };
 
 /* The operations of a transport; open() opens the side of the worker's rank. */

@@ -71,6 +71,7 @@ struct lanes_iface {
     struct lanes_rail rails[LANES_RAILS];
     struct sl_node regions;
     struct lanes_region *staging;
+    struct lanes_region *everywhere; /* NULL: lanes reach what is registered alone */
 };
 
 struct lanes {
