@@ -6,6 +6,7 @@
 #include "core/err.h"
 #include "core/fork.h"
 #include "core/list.h"
+#include "core/nap.h"
 #include "core/worker.h"
 
 #include <pthread.h>
@@ -19,12 +20,16 @@
 #define LOOK_NS (50 * SL_NS_PER_MS)
 #define SPIN_NS (2 * SL_NS_PER_MS) /* without a move: after it the thread naps */
 #define NAP_NS (50 * 1000)
+#define TIMELY_NS (200 * 1000)          /* between timely passes while something moves */
+#define ELSEWHERE_NS (1 * SL_NS_PER_MS) /* ... and while their owner is there itself */
+#define TIMELY_PART 4                   /* of a core's time, at most one part for timely passes */
 
 static struct {
     pthread_mutex_t lock; /* of all below; held during passes */
     pthread_cond_t wake;
     struct sl_node errands;
-    unsigned count, steady;
+    unsigned count, paces[SL_PACE_STEADY + 1];
+    uint64_t timely_ns; /* when the next timely pass is due; SL_NEVER: there is no such errand */
     bool runs, ends;
     pthread_t thread;
 } run = {.lock = PTHREAD_MUTEX_INITIALIZER, .errands = {&run.errands, &run.errands}};
@@ -48,7 +53,8 @@ static void forget_parents(void)
     sl_list_init(&run.errands);
     pthread_mutex_init(&workers_lock, NULL);
     pthread_mutex_init(&run.lock, NULL);
-    run.count = run.steady = 0;
+    run.count = 0;
+    memset(run.paces, 0, sizeof(run.paces));
     run.runs = run.ends = false;
     atomic_store(&sl_worker_count, 0);
 }
@@ -127,7 +133,7 @@ static struct timespec at_time(uint64_t ns)
                              .tv_nsec = (long)(ns % SL_NS_PER_S)};
 }
 
-static unsigned pass_over(bool steady)
+static unsigned pass_over(enum sl_pace pace)
 {
     unsigned moved = 0;
 
@@ -135,18 +141,58 @@ static unsigned pass_over(bool steady)
     {
         struct sl_errand *errand = sl_container_of(node, struct sl_errand, link);
 
-        if (errand->steady == steady && !atomic_load(&errand->leaves))
+        if (errand->pace == pace && !atomic_load(&errand->leaves))
             moved += errand->pass(errand);
     }
     return moved;
 }
 
-/* Lets go of the lock until there is more to do. */
-static void rest(uint64_t look_ns, uint64_t idle_ns)
+/* Of this thread: what it was kept from running does not count. */
+static uint64_t cpu_ns(void)
 {
-    struct timespec until = at_time(look_ns);
+    struct timespec time;
 
-    if (run.steady == 0) {
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * SL_NS_PER_S + (uint64_t)time.tv_nsec;
+}
+
+static void timely_pass(struct sl_errand *errand, uint64_t now_ns)
+{
+    unsigned moved = errand->pass(errand);
+
+    if (moved != 0)
+        errand->moved_ns = now_ns;
+    errand->due_ns =
+        now_ns + (moved == SL_PASS_ELSEWHERE ? ELSEWHERE_NS
+                                             : sl_nap_ns(now_ns - errand->moved_ns, TIMELY_NS));
+}
+
+/* Those that are due. When to come back: not before the others had their part of the core. */
+static uint64_t pass_over_timely(uint64_t now_ns)
+{
+    uint64_t start_ns = cpu_ns(), next_ns = SL_NEVER, least_ns;
+
+    sl_list_foreach(&run.errands, node)
+    {
+        struct sl_errand *errand = sl_container_of(node, struct sl_errand, link);
+
+        if (errand->pace != SL_PACE_TIMELY || atomic_load(&errand->leaves))
+            continue;
+        if (errand->due_ns <= now_ns)
+            timely_pass(errand, now_ns);
+        if (errand->due_ns < next_ns)
+            next_ns = errand->due_ns;
+    }
+    least_ns = sl_now(&sl_clock_monotonic) + (TIMELY_PART - 1) * (cpu_ns() - start_ns);
+    return next_ns < least_ns ? least_ns : next_ns;
+}
+
+/* Lets go of the lock until there is more to do. */
+static void rest(uint64_t next_ns, uint64_t idle_ns)
+{
+    struct timespec until = at_time(next_ns);
+
+    if (run.paces[SL_PACE_STEADY] == 0) {
         pthread_cond_timedwait(&run.wake, &run.lock, &until);
         return;
     }
@@ -165,14 +211,16 @@ static void *progress(void *arg)
     (void)arg;
     pthread_mutex_lock(&run.lock);
     while (!run.ends) {
-        rest(look_ns, now - moved_ns);
+        rest(look_ns < run.timely_ns ? look_ns : run.timely_ns, now - moved_ns);
         if (run.ends)
             break;
         now = sl_now(&sl_clock_monotonic);
-        if (run.steady != 0 && pass_over(true) != 0)
+        if (run.paces[SL_PACE_STEADY] != 0 && pass_over(SL_PACE_STEADY) != 0)
             moved_ns = now;
+        if (now >= run.timely_ns)
+            run.timely_ns = pass_over_timely(now);
         if (now >= look_ns) {
-            pass_over(false);
+            pass_over(SL_PACE_LOOK);
             look_ns = now + LOOK_NS;
         }
     }
@@ -193,6 +241,7 @@ static int start_thread(void)
     pthread_cond_init(&run.wake, &attr);
     pthread_condattr_destroy(&attr);
     run.ends = false;
+    run.timely_ns = SL_NEVER;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     err = pthread_create(&run.thread, NULL, progress, NULL);
@@ -221,7 +270,10 @@ int sl_runtime_attach(struct sl_errand *errand)
         atomic_store(&errand->leaves, false);
         sl_list_push_back(&run.errands, &errand->link);
         run.count++;
-        run.steady += errand->steady;
+        run.paces[errand->pace]++;
+        errand->moved_ns = errand->due_ns = sl_now(&sl_clock_monotonic);
+        if (errand->pace == SL_PACE_TIMELY)
+            run.timely_ns = errand->due_ns;
         pthread_cond_signal(&run.wake);
     }
     pthread_mutex_unlock(&run.lock);
@@ -251,7 +303,7 @@ void sl_runtime_detach(struct sl_errand *errand)
     pthread_mutex_lock(&change);
     pthread_mutex_lock(&run.lock);
     sl_list_remove(&errand->link);
-    run.steady -= errand->steady;
+    run.paces[errand->pace]--;
     last = --run.count == 0;
     pthread_mutex_unlock(&run.lock);
     if (last)

@@ -5,29 +5,46 @@
  *
  * The progress thread runs only while there is an errand for it: a worker whose user asked for
  * SLUICE_PROGRESS=thread, or one with a transport whose paths both ends must repair while
- * their owner computes (docs/design/0007-rdma.md). It takes no signals: they are the program's. A
- * forked child has none of this.
+ * their owner computes (docs/design/0007-rdma.md), or which has to answer its peers in time
+ * (SL_CAP_TIMELY). It takes no signals: they are the program's. A forked child has none of this.
+ *
+ * Timely errands have a bound: all of them together get a quarter of one core at most. While their
+ * transports move something, each is passed over every 200 us; after that at intervals of an eighth
+ * of the silence, up to 2 ms, and 5 ms when it has been long (core/nap.h).
  */
 #ifndef SL_CORE_RUNTIME_H
 #define SL_CORE_RUNTIME_H
 
 #include "core/req.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Passes of progress that make a look at a transport: it looks at some things only in some of its
  * passes. */
 #define SL_LOOK_PASSES 64
 
+/* How often an errand is passed over. */
+enum sl_pace {
+    SL_PACE_LOOK,   /* every 50 ms */
+    SL_PACE_TIMELY, /* see above */
+    SL_PACE_STEADY, /* all the time */
+};
+
+#define SL_PASS_ELSEWHERE UINT_MAX /* of a timely pass: its owner moves it by itself just now */
+
 /* Something for the progress thread. */
 struct sl_errand {
     struct sl_node link;
-    bool attached;       /* as its owner knows */
-    bool steady;         /* passed over all the time; else every 50 ms */
+    bool attached; /* as its owner knows */
+    enum sl_pace pace;
     _Atomic bool leaves; /* it is being detached */
     /* On the progress thread. Waits for nobody. Returns how much moved. */
     unsigned (*pass)(struct sl_errand *errand);
+    /* of a timely one, the thread's: when something moved last, and when its turn comes */
+    uint64_t moved_ns, due_ns;
 };
 
 /* The first errand starts the thread. 0, or the error of pthread_create() with its sentence. */

@@ -38,6 +38,9 @@ enum sl_cap {
      * here. */
     SL_CAP_REPAIRS = 1u << 5,
     SL_CAP_CHANNELS = 1u << 6, /* channel_*: several orders on one endpoint */
+    /* Its peers wait for answers that progress alone gives (acknowledgements): it needs progress
+     * within some milliseconds whatever its owner does. */
+    SL_CAP_TIMELY = 1u << 7,
 };
 
 /* Properties of a transport that others need before they open it. */

@@ -22,6 +22,7 @@ _Thread_local char sl_worker_thread;
 #define TRIES_PER_YIELD 200 /* some 10 microseconds */
 #define BUDGET 64           /* requests that a transport may finish per pass */
 #define FDS_MAX 128
+#define TIMELY_ROUNDS 16    /* over the interfaces, in one pass that has to be timely */
 #define SECOND_SLEEPER_MS 1 /* no bell rings for it */
 
 /* ---- the thread inside ---- */
@@ -105,29 +106,47 @@ static unsigned pass_for_thread(struct sl_errand *errand)
     return sl_worker_pass(sl_container_of(errand, struct sl_worker, errand));
 }
 
-/* Not in the simulator, where nothing happens between calls. */
-static bool must_repair(const struct sl_worker *worker)
+static unsigned timely_for_thread(struct sl_errand *errand)
 {
+    return sl_worker_pass_timely(sl_container_of(errand, struct sl_worker, timely));
+}
+
+/* What any of its interfaces can. Nothing in the simulator, where nothing happens between calls. */
+static uint32_t caps_of(const struct sl_worker *worker)
+{
+    uint32_t caps = 0;
+
     for (unsigned i = 0; i < worker->slot_count && worker->idle == NULL; i++)
-        if (worker->slots[i].iface != NULL && (worker->slots[i].iface->caps & SL_CAP_REPAIRS) != 0)
-            return true;
-    return false;
+        caps |= worker->slots[i].iface != NULL ? worker->slots[i].iface->caps : 0;
+    return caps;
+}
+
+static int attach(struct sl_worker *worker, struct sl_errand *errand, enum sl_pace pace,
+                  unsigned (*pass)(struct sl_errand *errand))
+{
+    *errand = (struct sl_errand){.pace = pace, .pass = pass};
+    /* The caller is inside until its sl_worker_exit(). */
+    atomic_store(&worker->claimed, 1);
+    atomic_store(&worker->shared, true);
+    return sl_runtime_attach(errand);
 }
 
 static int first_joins(struct sl_worker *worker)
 {
+    uint32_t caps = caps_of(worker);
     int err = 0;
 
     worker->threaded = worker->config->progress == SL_PROGRESS_THREAD && worker->idle == NULL;
-    if (worker->threaded || must_repair(worker)) {
-        worker->errand = (struct sl_errand){.steady = worker->threaded, .pass = pass_for_thread};
-        /* The caller is inside until its sl_worker_exit(). */
-        atomic_store(&worker->claimed, 1);
-        atomic_store(&worker->shared, true);
-        err = sl_runtime_attach(&worker->errand);
-    }
+    if (worker->threaded)
+        err = attach(worker, &worker->errand, SL_PACE_STEADY, pass_for_thread);
+    else if ((caps & SL_CAP_REPAIRS) != 0)
+        err = attach(worker, &worker->errand, SL_PACE_LOOK, pass_for_thread);
+    if (err == 0 && !worker->threaded && (caps & SL_CAP_TIMELY) != 0)
+        err = attach(worker, &worker->timely, SL_PACE_TIMELY, timely_for_thread);
     if (err == 0)
         sl_runtime_add_worker(worker);
+    else
+        sl_runtime_detach(&worker->errand);
     return err;
 }
 
@@ -178,6 +197,7 @@ void sl_worker_leave(struct sl_worker *worker, struct sl_member *member)
     member->link.next = NULL;
     if (--worker->member_count != 0)
         return;
+    sl_runtime_detach(&worker->timely);
     sl_runtime_detach(&worker->errand);
     sl_runtime_remove_worker(worker);
     sl_worker_close(worker);
@@ -206,6 +226,7 @@ unsigned sl_worker_move_ifaces(struct sl_worker *worker, uint32_t caps)
 {
     unsigned moved = 0;
 
+    worker->passes++;
     for (unsigned i = 0; i < worker->slot_count; i++) {
         struct sl_iface_slot *slot = &worker->slots[i];
 
@@ -299,8 +320,38 @@ unsigned sl_worker_pass(struct sl_worker *worker)
         moved = move_all(worker);
     for (unsigned i = 0; i < SL_LOOK_PASSES && !worker->threaded; i++)
         moved += sl_worker_move_ifaces(worker, SL_CAP_REPAIRS);
+    worker->timely_passes = worker->passes;
     if (moved != 0)
         wake_sleeper(worker);
+    sl_worker_give_back(worker);
+    return moved;
+}
+
+/* As much as there is, but neither for ever nor while another thread wants in. */
+static unsigned move_timely(struct sl_worker *worker)
+{
+    unsigned moved = 0, now = 1;
+
+    for (unsigned i = 0; i < TIMELY_ROUNDS && now != 0 && !sl_worker_crowded(worker); i++) {
+        now = sl_worker_move_ifaces(worker, SL_CAP_TIMELY);
+        moved += now;
+    }
+    return moved;
+}
+
+unsigned sl_worker_pass_timely(struct sl_worker *worker)
+{
+    unsigned moved = SL_PASS_ELSEWHERE;
+
+    if (!sl_worker_try(worker))
+        return moved;
+    if (worker->passes == worker->timely_passes) {
+        sl_log_set_rank(worker->rank);
+        moved = move_timely(worker);
+        if (moved != 0)
+            wake_sleeper(worker);
+    }
+    worker->timely_passes = worker->passes;
     sl_worker_give_back(worker);
     return moved;
 }

@@ -103,7 +103,9 @@ struct sl_worker {
     unsigned member_count;
     _Atomic unsigned refs; /* of its memory: a member that left may still have requests */
     bool threaded;         /* the progress thread moves it all the time, not only to repair paths */
-    struct sl_errand errand; /* of the progress thread, where it has one here */
+    /* of the progress thread, where it has some here; the second for SL_CAP_TIMELY */
+    struct sl_errand errand, timely;
+    uint64_t passes, timely_passes; /* over the interfaces; when the second one had its turn */
 
     struct sl_node link;       /* of the process's workers; next NULL: it is alone */
     const void *_Atomic home;  /* the thread whose call was the last */
@@ -186,6 +188,8 @@ bool sl_worker_others_busy(struct sl_worker *worker, const struct sl_member *but
 
 /* The progress thread's pass, if no thread is inside. Returns how much moved. */
 unsigned sl_worker_pass(struct sl_worker *worker);
+/* The same for those that have to answer in time. As struct sl_errand.pass. */
+unsigned sl_worker_pass_timely(struct sl_worker *worker);
 /* After sl_worker_try(): the claim ends. */
 void sl_worker_give_back(struct sl_worker *worker);
 

@@ -163,7 +163,7 @@ static void a_stop_waits_for_a_look_that_is_under_way(void **state)
 
 static void steady_errands_are_passed_over_all_the_time(void **state)
 {
-    struct watched steady = {.errand = {.pass = look, .steady = true}};
+    struct watched steady = {.errand = {.pass = look, .pace = SL_PACE_STEADY}};
     struct watched w = {.errand = {.pass = look}};
 
     (void)state;
@@ -191,7 +191,8 @@ static void *come_and_go(void *arg)
 
 static void threads_attach_at_once(void **state)
 {
-    struct watched w[2] = {{.errand = {.pass = look, .steady = true}}, {.errand = {.pass = look}}};
+    struct watched w[2] = {{.errand = {.pass = look, .pace = SL_PACE_STEADY}},
+                           {.errand = {.pass = look}}};
     pthread_t thread[2];
     void *failed;
 
