@@ -109,12 +109,13 @@ struct sl_nccl_engine {
     struct sl_wireup_addr addr; /* its id stays, and is the engine's name for peers */
     unsigned wireup_users;
     uint32_t last_number;
-    struct sl_node backlog;  /* comms with something that a transport did not take yet */
-    uint64_t looks;          /* polls of the transports, so far */
-    struct sl_errand errand; /* polls while no caller does, to repair paths */
-    uint64_t kept_looks;     /* polls when it last did */
-    _Atomic int error;       /* of an interface that is lost */
-    char *why;               /* of it (sl_text_set) */
+    struct sl_node backlog; /* comms with something that a transport did not take yet */
+    uint64_t looks;         /* polls of the transports, so far */
+    /* polls while no caller does: to repair paths, and to answer peers in time */
+    struct sl_errand errand, timely;
+    uint64_t kept_looks, timely_looks; /* polls when they last did */
+    _Atomic int error;                 /* of an interface that is lost */
+    char *why;                         /* of it (sl_text_set) */
 };
 
 /* ---- connections ---- */

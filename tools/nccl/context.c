@@ -17,6 +17,7 @@
 
 #define BUDGET 64 /* requests that an interface may finish in one poll */
 #define TIDY_LOOKS 256
+#define TIMELY_POLLS 4 /* in one pass that has to be timely */
 
 extern char **environ;
 
@@ -177,23 +178,68 @@ static unsigned pass_over(struct sl_errand *errand)
     while (engine->looks - engine->kept_looks <
            SL_LOOK_PASSES) /* but for those that NCCL has made */
         sl_nccl_progress(engine);
-    engine->kept_looks = engine->looks;
+    engine->kept_looks = engine->timely_looks = engine->looks;
     pthread_mutex_unlock(&engine->lock);
     return 0;
 }
 
-static void look_after_paths(struct sl_nccl_engine *engine)
+/* Payload bytes that its interfaces have moved so far. */
+static uint64_t traffic_of(const struct sl_nccl_engine *engine)
 {
-    engine->kept_looks = engine->looks;
-    engine->errand.pass = pass_over;
-    if (sl_runtime_attach(&engine->errand) != 0)
-        sl_warn("nccl",
-                "%s: a path that fails while NCCL is idle is not mended before its next call",
-                sluice_last_error());
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < engine->way_count; i++)
+        bytes += engine->ways[i].iface != NULL ? engine->ways[i].iface->traffic : 0;
+    return bytes;
+}
+
+/* Peers wait for what a transport answers only when it is polled. NCCL polls while it waits, and
+ * then these passes leave it alone. */
+static unsigned pass_timely(struct sl_errand *errand)
+{
+    struct sl_nccl_engine *engine = sl_container_of(errand, struct sl_nccl_engine, timely);
+    unsigned moved = SL_PASS_ELSEWHERE;
+
+    if (pthread_mutex_trylock(&engine->lock) != 0)
+        return moved;
+    if (engine->timely_looks == engine->looks) {
+        uint64_t traffic = traffic_of(engine);
+
+        for (unsigned i = 0; i < TIMELY_POLLS; i++)
+            sl_nccl_progress(engine);
+        moved = traffic_of(engine) != traffic;
+    }
+    engine->timely_looks = engine->looks;
+    pthread_mutex_unlock(&engine->lock);
+    return moved;
+}
+
+static void attach(struct sl_nccl_engine *engine, struct sl_errand *errand, enum sl_pace pace,
+                   unsigned (*pass)(struct sl_errand *errand), const char *without)
+{
+    if (errand->attached)
+        return;
+    engine->kept_looks = engine->timely_looks = engine->looks;
+    errand->pace = pace;
+    errand->pass = pass;
+    if (sl_runtime_attach(errand) != 0)
+        sl_warn("nccl", "%s: %s", sluice_last_error(), without);
+}
+
+/* What the progress thread does for a transport that has just been opened. */
+static void look_after(struct sl_nccl_engine *engine, uint32_t caps)
+{
+    if ((caps & SL_CAP_REPAIRS) != 0)
+        attach(engine, &engine->errand, SL_PACE_LOOK, pass_over,
+               "a path that fails while NCCL is idle is not mended before its next call");
+    if ((caps & SL_CAP_TIMELY) != 0)
+        attach(engine, &engine->timely, SL_PACE_TIMELY, pass_timely,
+               "peers are answered in NCCL's calls alone");
 }
 
 static void engine_free(struct sl_nccl_engine *engine)
 {
+    sl_runtime_detach(&engine->timely);
     sl_runtime_detach(&engine->errand);
     sl_assert(sl_list_empty(&engine->comms));
     sl_list_foreach(&engine->flows, node)
@@ -233,8 +279,7 @@ int sl_nccl_way_open(struct sl_nccl_engine *engine, uint8_t id, struct sl_nccl_w
         sl_info("nccl", "transport %s is out: %s", way->ops->name, sluice_last_error());
         return err;
     }
-    if ((way->iface->caps & SL_CAP_REPAIRS) != 0 && !engine->errand.attached)
-        look_after_paths(engine);
+    look_after(engine, way->iface->caps);
     return 0;
 }
 
