@@ -28,7 +28,7 @@ struct sl_dp_cc_state {
     uint64_t pace_ns;   /* from one packet to the next, at least; 0: no matter */
     uint64_t target_ns; /* of queueing delay; before init */
     uint64_t least_ns;  /* RTT without queues, as known */
-    uint64_t words[10]; /* the algorithm's own */
+    uint64_t words[12]; /* the algorithm's own */
 };
 
 struct sl_dp_cc {
