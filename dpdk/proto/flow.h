@@ -30,6 +30,7 @@
 #include <stdint.h>
 
 #define SL_DP_ROUTES_MAX 16
+#define SL_DP_PAYLOAD_MOST 9600
 #define SL_DP_MESSAGES_MAX 64 /* posted and not retired: SL_MP_WINDOW */
 
 struct sl_dp_engine;
@@ -53,12 +54,14 @@ struct sl_dp_ops {
      * queue): sl_dp_flow_sent() says when no more; until then its message is not retired.
      * -EAGAIN: the port's queue is full; the protocol stops and goes on in the next run. */
     int (*packet)(struct sl_dp_flow *flow, const struct sl_dp_packet *packet);
-    /* Where len bytes at offset off of the message with that immediate belong. NULL: nowhere, the
-     * peer broke the rules; the flow fails. SL_DP_LATER: no memory now; the packet counts as lost.
-     * Called in any order of the packets, and never for one that came before. */
+    /* Where len bytes at offset off (post()'s base and more) of a message with that immediate
+     * belong. NULL: nowhere, the peer broke the rules; the flow fails. SL_DP_LATER: no memory now;
+     * the packet counts as lost (the message that arrives next must get some in the end, whatever
+     * later ones hold: else each waits for the other). Called in any order of the packets; never for a packet that came
+     * before, but again for bytes that did where a packet came in parts and as a whole. */
     void *(*place)(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t off,
                    uint32_t len);
-    /* The next message, in order, is whole. */
+    /* The next message, in order, is whole: len bytes, from its first packet's offset on. */
     void (*arrived)(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t len);
     /* Messages up to number `ordinal` (posts of this flow count from 0) have arrived at the peer,
      * and nothing reads their memory any more. */
@@ -71,7 +74,7 @@ struct sl_dp_ops {
 #define SL_DP_LATER ((void *)1)
 
 struct sl_dp_settings {
-    uint32_t window;       /* packets of a flow under way, a power of two up to 1024 */
+    uint32_t window;       /* packets of a flow under way, a power of two, 64 to 1024 */
     uint32_t ack_packets;  /* answered at the latest after so many; 0: once per run */
     uint64_t rto_least_ns; /* floor of the retransmission timeout */
     uint64_t dead_ns;      /* without any answer for so long the flow fails */
@@ -87,13 +90,24 @@ struct sl_dp_engine {
     void *(*alloc)(void *arg, size_t len); /* zeroed; at setup and when a window grows */
     void (*free)(void *arg, void *memory, size_t len);
     void *arg;
-    uint64_t now_ns;      /* of the present or last run */
-    uint64_t away_ns;     /* between that one and the run before: it did not look at the network */
-    struct sl_node ready; /* flows that have something to send or to answer */
-    struct sl_dp_wheel *wheel;                         /* timers and paced flows: dpdk/cc/wheel.h */
+    uint64_t now_ns;           /* as last told */
+    uint64_t looked_ns;        /* when it last looked at the network: in receive() or run() */
+    uint64_t away_ns;          /* between that time and the one before: it did not look */
+    struct sl_node ready;      /* flows that have something to send or to answer */
+    struct sl_dp_wheel *wheel; /* timers and paced flows: dpdk/cc/wheel.h */
     uint64_t dropped_bad, dropped_secret, dropped_crc; /* packets that were none */
+    uint64_t dropped_later;                            /* and that there was no memory for */
 };
 
+/* It is now_ns: packets are stamped with it. receive() and run() do it themselves; call it before a
+ * post() that comes long after. Time never goes back. */
+static inline void sl_dp_engine_tick(struct sl_dp_engine *engine, uint64_t now_ns)
+{
+    if (now_ns > engine->now_ns)
+        engine->now_ns = now_ns;
+}
+
+/* The owner has set ops, settings, alloc, free and arg. -ENOMEM, -EINVAL. */
 int sl_dp_engine_init(struct sl_dp_engine *engine, uint64_t now_ns);
 /* All flows are closed. */
 void sl_dp_engine_fini(struct sl_dp_engine *engine);
@@ -123,19 +137,18 @@ void *sl_dp_flow_owner(const struct sl_dp_flow *flow);
 struct sl_dp_engine *sl_dp_flow_engine(const struct sl_dp_flow *flow);
 
 /* Takes a message, of which fewer than SL_DP_MESSAGES_MAX are posted and not retired. Its bytes are
- * lent until retired() says so. Sends it in this call as far as the window allows. */
-void sl_dp_flow_post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, const void *bytes,
-                     uint32_t len);
-/* The port has read a payload for which packet() returned 1. */
+ * lent until retired() says so; base is what place() at the peer gets for its first byte, and
+ * base + len at most 2^32 - 1. Sends it in this call as far as the window allows, as of
+ * engine->now_ns. Calls nothing but packet(). */
+void sl_dp_flow_post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t base,
+                     const void *bytes, uint32_t len);
+/* The port has read a payload for which packet() returned 1. retired() comes from the next run. */
 void sl_dp_flow_sent(struct sl_dp_flow *flow, uint8_t message);
 
 /* A packet that carries the flow's number, from the UDP payload on, borrowed. is_marked: congestion
  * experienced (ECN CE). Anything may be in it. True: it was the flow's. */
 bool sl_dp_flow_receive(struct sl_dp_flow *flow, const void *bytes, size_t len, bool is_marked,
                         uint64_t now_ns);
-
-/* The least that a packet needs to be looked up by: its flow number. False: no packet of ours. */
-bool sl_dp_peek(const void *bytes, size_t len, uint32_t *flow);
 
 struct sl_dp_route_stats {
     bool is_up;

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What runs in the simulator is handed clock, chance and settings; its objects name nothing that fetches them.
-# usage: abi_pure.sh ARCHIVE ARCHIVE_OF_TESTING [ARCHIVE_OF_MONITOR]
+# usage: abi_pure.sh ARCHIVE ARCHIVE_OF_TESTING ARCHIVE_OF_DPDK_PROTO [ARCHIVE_OF_MONITOR]
 set -u
 banned='clock_gettime|gettimeofday|time|clock|nanosleep|clock_nanosleep|usleep|sleep|rand|rand_r|random|srandom|drand48|getrandom|getentropy|getenv|secure_getenv|environ'
 pure() {
     nm -A "$@" "$archive" | grep -E ':[^:]*(schedules|kernels|collectives)_[a-z0-9_]+\.c\.o:'
     nm -A "$@" "$testing"
 }
-archive=$1 testing=$2
+archive=$1 testing=$2 packets=$3 agent=${4-}
 found=$(pure --undefined-only | awk '{sub(/@.*/, "", $NF); print $1, $NF}' | grep -E " ($banned)\$")
 # multipath/ has no I/O either, and calls nobody above or beside it: neither libibverbs nor a transport.
 outside="$banned|ibv_.*|socket|connect|send|sendmsg|recv|recvmsg|read|write|epoll_.*|sl_(verbs|tcp|shm|rail|ibv)_.*"
@@ -21,7 +21,12 @@ judges='api_request|async|check|condition|engine|gpu|isolate|isolate_kube_json|k
 monitor() {
     nm -A --undefined-only "$1" | grep -E "[:_/]($judges)\.c\.o:" | grep -v source_ | awk '{sub(/@.*/, "", $NF); print $1, $NF}'
 }
-echo 1..3
+# The protocol over packets has no memory of its own either, and needs no DPDK.
+alone="$outside|malloc|calloc|realloc|free|aligned_alloc|posix_memalign|mmap|pthread_.*|rte_.*"
+flows() {
+    nm -A --undefined-only "$packets" | awk '{sub(/@.*/, "", $NF); print $1, $NF}'
+}
+echo 1..4
 for object in collectives_exec schedules_ring kernels_reduce sim_net; do
     pure | grep -q "$object\.c\.o:" && continue
     echo "not ok 1 - objects of the simulator and the collectives are looked at"
@@ -42,13 +47,24 @@ elif lanes | grep -qE " ($outside)\$"; then
 else
     echo "ok 2 - multipath/ has no I/O, clock or chance, and calls no transport"
 fi
-if [ -z "${3-}" ]; then
+if [ -z "$agent" ]; then
     echo "ok 3 - the rules of the node agent have no I/O, clock or chance # SKIP this build has no agent"
-elif ! monitor "$3" | grep -q 'condition\.c\.o:' || ! monitor "$3" | grep -q 'port\.c\.o:'; then
-    echo "not ok 3 - condition.c or port.c was not found in $3"
-elif monitor "$3" | grep -qE " ($banned|open|openat|fopen|fopen64|socket|connect|send|sendmsg|recv|recvmsg|read|pread|write|epoll_.*|sqlite3_.*)\$"; then
+elif ! monitor "$agent" | grep -q 'condition\.c\.o:' || ! monitor "$agent" | grep -q 'port\.c\.o:'; then
+    echo "not ok 3 - condition.c or port.c was not found in $agent"
+elif monitor "$agent" | grep -qE " ($banned|open|openat|fopen|fopen64|socket|connect|send|sendmsg|recv|recvmsg|read|pread|write|epoll_.*|sqlite3_.*)\$"; then
     echo "not ok 3 - the rules of the node agent have no I/O, clock or chance"
-    monitor "$3" | grep -E " ($banned|open|openat|fopen|fopen64|socket|connect|send|sendmsg|recv|recvmsg|read|pread|write|epoll_.*|sqlite3_.*)\$" | sed 's/^/# /'
+    monitor "$agent" | grep -E " ($banned|open|openat|fopen|fopen64|socket|connect|send|sendmsg|recv|recvmsg|read|pread|write|epoll_.*|sqlite3_.*)\$" | sed 's/^/# /'
 else
     echo "ok 3 - the rules of the node agent have no I/O, clock or chance"
+fi
+for object in proto_flow proto_recover cc_wheel; do
+    nm -A --defined-only "$packets" | grep -q "$object\.c\.o:" && continue
+    echo "not ok 4 - $object was not found in $packets"
+    exit 0
+done
+if flows | grep -qE " ($alone)\$"; then
+    echo "not ok 4 - dpdk/proto and dpdk/cc have no I/O, clock, chance, lock or memory of their own"
+    flows | grep -E " ($alone)\$" | sed 's/^/# /'
+else
+    echo "ok 4 - dpdk/proto and dpdk/cc have no I/O, clock, chance, lock or memory of their own"
 fi

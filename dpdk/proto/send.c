@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From messages to packets: what is lost goes first, then what is new is cut, as far as the peer's
+ * room, the routes' windows and their pace allow.
+ */
+#include "dpdk/proto/inside.h"
+
+#include <string.h>
+
+/* Twice as many places. What is in the old ones, past una too, keeps its number. */
+static bool grow(struct sl_dp_flow *flow)
+{
+    struct sl_dp_engine *engine = flow->engine;
+    uint32_t places = flow->tx_mask + 1, mask = 2 * places - 1;
+    struct sl_dp_tx *tx;
+    uint64_t *acked;
+
+    if (places >= engine->settings.window)
+        return false;
+    tx = sl_dp_alloc(engine, 2 * places * sizeof(*tx));
+    acked = sl_dp_alloc(engine, 2 * places / 8);
+    if (tx == NULL || acked == NULL) {
+        sl_dp_free(engine, tx, 2 * places * sizeof(*tx));
+        sl_dp_free(engine, acked, 2 * places / 8);
+        return false;
+    }
+    for (uint32_t seq = flow->next - places; seq != flow->next; seq++) {
+        tx[seq & mask] = *sl_dp_tx_at(flow, seq);
+        if (sl_dp_bit(flow->acked, flow->tx_mask, seq))
+            sl_dp_bit_set(acked, mask, seq);
+    }
+    sl_dp_free(engine, flow->tx, places * sizeof(*tx));
+    sl_dp_free(engine, flow->acked, places / 8);
+    flow->tx = tx;
+    flow->acked = acked;
+    flow->tx_mask = mask;
+    return true;
+}
+
+/* Is there something new to send, and room for it at both ends? */
+static bool can_cut(struct sl_dp_flow *flow)
+{
+    return flow->cut != flow->posted && sl_dp_after(flow->limit, flow->next) > 0 &&
+           (flow->next - flow->una <= flow->tx_mask || grow(flow));
+}
+
+/* What the next new packet is. Nothing moves before it is sent. */
+static void cut(struct sl_dp_flow *flow)
+{
+    struct sl_dp_message *message = sl_dp_message_at(flow, flow->cut);
+    struct sl_dp_tx *tx = sl_dp_tx_at(flow, flow->next);
+    uint32_t rest = message->len - flow->cut_offset;
+    bool is_last = rest <= flow->mtu.payload;
+
+    *tx = (struct sl_dp_tx){.offset = flow->cut_offset,
+                            .len = is_last ? (uint16_t)rest : flow->mtu.payload,
+                            .message = (uint8_t)(flow->cut % SL_DP_MESSAGES_MAX),
+                            .flags = (is_last ? SL_DP_FLAG_LAST : 0) |
+                                     (message->is_write ? SL_DP_FLAG_WRITE : 0)};
+}
+
+/* The packet that cut() made was sent. */
+static void advance(struct sl_dp_flow *flow)
+{
+    const struct sl_dp_tx *tx = sl_dp_tx_at(flow, flow->next);
+
+    flow->next++;
+    flow->cut_offset += tx->len;
+    if ((tx->flags & SL_DP_FLAG_LAST) == 0)
+        return;
+    sl_dp_message_at(flow, flow->cut)->end_seq = flow->next;
+    flow->cut++;
+    flow->cut_offset = 0;
+}
+
+/* Bytes from..from + len of a packet. part: as the header has it. */
+static int put(struct sl_dp_flow *flow, struct sl_dp_route *route, uint32_t seq, uint8_t flags,
+               uint8_t part, uint32_t from, uint32_t len)
+{
+    struct sl_dp_tx *tx = sl_dp_tx_at(flow, seq);
+    struct sl_dp_message *message = &flow->message[tx->message];
+    struct sl_dp_head head = flow->head;
+    struct sl_dp_packet packet = {.head = &head,
+                                  .head_len = sizeof(head),
+                                  .payload = message->bytes + tx->offset + from,
+                                  .payload_len = len,
+                                  .is_lent = true,
+                                  .route = (uint16_t)(route - flow->route),
+                                  .message = tx->message};
+    int taken;
+
+    head.flags = flags;
+    head.route = (uint8_t)packet.route;
+    head.part = part;
+    head.seq = seq;
+    head.imm = message->imm;
+    head.offset = message->base + tx->offset + from;
+    head.stamp = (uint16_t)route->sent;
+    if (flow->ends.crc)
+        head.flags |= SL_DP_FLAG_CRC;
+    sl_dp_head_seal(&head);
+    if (flow->ends.crc) {
+        packet.tail = sl_dp_payload_crc(&head, packet.payload, len);
+        packet.has_tail = true;
+    }
+    taken = flow->engine->ops->packet(flow, &packet);
+    if (taken < 0)
+        return taken;
+    message->held += (uint32_t)taken;
+    route->sent++;
+    route->sent_packets++;
+    flow->stats.sent_packets++;
+    flow->stats.sent_bytes += len;
+    return 0;
+}
+
+/* A packet that was cut when more passed goes in parts. When the port is full in between, the next
+ * call goes on where this one stopped. */
+static int put_parts(struct sl_dp_flow *flow, struct sl_dp_route *route, uint32_t seq,
+                     uint8_t flags)
+{
+    struct sl_dp_tx *tx = sl_dp_tx_at(flow, seq);
+    uint32_t each = flow->ends.payload_least, parts = (tx->len + each - 1) / each;
+
+    for (; tx->parts < parts; tx->parts++) {
+        uint32_t from = tx->parts * each, size = tx->len - from < each ? tx->len - from : each;
+        int status =
+            put(flow, route, seq, flags, (uint8_t)((parts - 1) << 4 | tx->parts), from, size);
+
+        if (status != 0)
+            return status;
+    }
+    tx->parts = 0;
+    return 0;
+}
+
+int sl_dp_transmit(struct sl_dp_flow *flow, unsigned idx, uint32_t seq, uint8_t flags)
+{
+    struct sl_dp_route *route = &flow->route[idx];
+    struct sl_dp_tx *tx = sl_dp_tx_at(flow, seq);
+    bool is_again = tx->sent_ns != 0;
+    int status;
+
+    flags |= tx->flags | (is_again ? SL_DP_FLAG_AGAIN : 0);
+    status = tx->len > flow->mtu.payload && is_again ? put_parts(flow, route, seq, flags)
+                                                     : put(flow, route, seq, flags, 0, 0, tx->len);
+    if (status != 0)
+        return status;
+    if (tx->state == SL_DP_TX_FLYING)
+        sl_dp_seqs_remove(flow, &flow->route[tx->route].flying, seq);
+    else if (tx->state == SL_DP_TX_LOST)
+        sl_dp_seqs_remove(flow, &flow->lost, seq);
+    tx->parts = 0;
+    tx->stamp = route->sent - 1;
+    tx->sent_ns = flow->engine->now_ns | 1; /* never 0 */
+    tx->route = (uint8_t)idx;
+    tx->state = SL_DP_TX_FLYING;
+    sl_dp_seqs_push(flow, &route->flying, seq);
+    route->last_ns = tx->sent_ns;
+    if (is_again) {
+        flow->stats.resent_packets++;
+        if (tx->repeats < UINT8_MAX)
+            tx->repeats++;
+    }
+    if (route->flying.count == 1)
+        sl_dp_wake(flow, tx->sent_ns + sl_dp_probe_timeout(flow, route));
+    return 0;
+}
+
+unsigned sl_dp_send(struct sl_dp_flow *flow, unsigned budget)
+{
+    uint64_t now_ns = flow->engine->now_ns;
+    unsigned sent = 0;
+
+    while (flow->lost.count > 0 || can_cut(flow)) {
+        bool is_new = flow->lost.count == 0;
+        uint32_t seq = is_new ? flow->next : flow->lost.head;
+        struct sl_dp_route *route;
+
+        if (sent == budget) {
+            sl_dp_ready(flow);
+            break;
+        }
+        route = sl_dp_route_choose(flow, now_ns);
+        if (route == NULL)
+            break;
+        if (is_new)
+            cut(flow);
+        if (sl_dp_transmit(flow, (unsigned)(route - flow->route), seq, 0) != 0) {
+            flow->is_stuck = true;
+            sl_dp_ready(flow);
+            break;
+        }
+        if (is_new)
+            advance(flow);
+        sent++;
+    }
+    return sent;
+}
+
+void sl_dp_flow_post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t base,
+                     const void *bytes, uint32_t len)
+{
+    struct sl_dp_message *message = sl_dp_message_at(flow, flow->posted);
+
+    sl_dassert(flow->posted - flow->retired < SL_DP_MESSAGES_MAX);
+    sl_dassert((uint64_t)base + len <= UINT32_MAX);
+    *message = (struct sl_dp_message){
+        .bytes = bytes, .len = len, .imm = imm, .base = base, .is_write = is_write};
+    if (flow->has_failed)
+        return;
+    if (!sl_dp_busy(flow)) {
+        flow->busy_ns = flow->engine->now_ns;
+        sl_dp_wake(flow, flow->busy_ns + flow->engine->settings.dead_ns);
+    }
+    flow->posted++;
+    if (len > flow->mtu.payload && flow->mtu.at_ns <= flow->engine->now_ns)
+        sl_dp_wake(flow, flow->engine->now_ns);
+    if (!flow->is_stuck)
+        sl_dp_send(flow, SL_DP_WINDOW_MOST);
+}
+
+void sl_dp_flow_sent(struct sl_dp_flow *flow, uint8_t place)
+{
+    struct sl_dp_message *message = &flow->message[place % SL_DP_MESSAGES_MAX];
+
+    sl_dassert(message->held > 0);
+    if (--message->held == 0)
+        sl_dp_ready(flow);
+}
+
+void sl_dp_retire(struct sl_dp_flow *flow)
+{
+    uint32_t retired = flow->retired;
+
+    while (retired != flow->arrived && sl_dp_message_at(flow, retired)->held == 0)
+        retired++;
+    if (retired == flow->retired)
+        return;
+    flow->retired = retired;
+    flow->engine->ops->retired(flow, retired - 1);
+}

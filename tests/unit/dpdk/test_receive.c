@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Placing, order and answers. */
+#include "tests/unit/dpdk/hand.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct hand hand;
+
+#define WRITE SL_DP_FLAG_WRITE
+#define LAST (SL_DP_FLAG_WRITE | SL_DP_FLAG_LAST)
+
+/* Packet seq of a message, 100 bytes each. */
+static struct sl_dp_head head_of(uint32_t seq, uint8_t flags)
+{
+    return (struct sl_dp_head){
+        .flags = flags, .seq = seq, .imm = 0x30007, .offset = 100 * seq, .stamp = (uint16_t)seq};
+}
+
+static void packets_in_any_order_are_placed_at_once_and_told_in_order(void **state)
+{
+    static const uint32_t order[] = {3, 1, 2, 0};
+
+    hand_start(&hand, &hand_ends);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(hand.arrivals, 0);
+        hand_data(&hand, head_of(order[i], order[i] == 3 ? LAST : WRITE), (uint8_t)order[i] + 1,
+                  100);
+        assert_int_equal(hand.places, i + 1);
+        assert_int_equal(hand.memory[100 * order[i]], order[i] + 1);
+        assert_int_equal(hand.memory[100 * order[i] + 99], order[i] + 1);
+    }
+    assert_int_equal(hand.arrivals, 1);
+    assert_int_equal(hand.arrived_imm, 0x30007);
+    assert_int_equal(hand.arrived_len, 400);
+    hand_stop(&hand);
+}
+
+static void an_answer_shows_what_came_and_what_did_not(void **state)
+{
+    const struct hand_packet *answer;
+
+    hand_start(&hand, &hand_ends);
+    hand_data(&hand, head_of(0, WRITE), 1, 100);
+    hand_data(&hand, head_of(2, WRITE), 1, 100);
+    hand_data(&hand, head_of(70, WRITE), 1, 100); /* beyond the first places, too */
+    hand_run(&hand, 700);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, 0), 1);
+    answer = hand_last(&hand, SL_DP_ACK, 0);
+    assert_int_equal(answer->head.seq, 1);
+    assert_int_equal(answer->head.imm, 1 + 1024);
+    assert_int_equal(answer->head.stamp, 70);
+    assert_int_equal(answer->head.offset, 700); /* kept for so long */
+    assert_true((answer->head.flags & SL_DP_FLAG_CRC) != 0);
+    assert_int_equal(answer->ack.echo, 70);
+    assert_int_equal(answer->ack.came, 3);
+    assert_int_equal(answer->ack.words, 2);
+    assert_true(answer->ack.sack[0] == 1); /* 2 */
+    assert_true(answer->ack.sack[1] == UINT64_C(1) << (70 - 2 - 64));
+    hand_run(&hand, 1000);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, 0), 1); /* once */
+    hand_stop(&hand);
+}
+
+static void each_route_is_answered_by_itself(void **state)
+{
+    struct sl_dp_ends ends = hand_ends;
+    struct sl_dp_head head = head_of(0, WRITE);
+
+    ends.routes = 2;
+    hand_start(&hand, &ends);
+    hand_data(&hand, head, 1, 100);
+    head = head_of(1, WRITE);
+    head.route = 5; /* the peer has more routes */
+    head.stamp = 0;
+    hand_data(&hand, head, 1, 100);
+    hand_run(&hand, 0);
+    hand_run(&hand, 100);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, 0), 2);
+    assert_int_equal(hand.sent[0].head.route, 0);
+    assert_int_equal(hand.sent[0].route, 0);
+    assert_int_equal(hand.sent[0].ack.came, 1);
+    assert_int_equal(hand.sent[1].head.route, 5);
+    assert_int_equal(hand.sent[1].route, 1); /* by a route that there is */
+    assert_int_equal(hand.sent[1].ack.came, 1);
+    hand_stop(&hand);
+}
+
+static void what_came_before_is_not_placed_again_but_answered(void **state)
+{
+    struct sl_dp_head head = head_of(0, WRITE);
+
+    hand_start(&hand, &hand_ends);
+    hand_data(&hand, head, 1, 100);
+    hand_data(&hand, head_of(2, WRITE), 1, 100);
+    hand_run(&hand, 100);
+    head.stamp = 3; /* repeated */
+    hand_data(&hand, head, 9, 100);
+    head = head_of(2, WRITE);
+    head.stamp = 4;
+    hand_data(&hand, head, 9, 100);
+    assert_int_equal(hand.places, 2);
+    assert_int_equal(hand.memory[0], 1);
+    assert_int_equal(hand.memory[200], 1);
+    hand_run(&hand, 100);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, 0), 2);
+    assert_int_equal(hand_last(&hand, SL_DP_ACK, 0)->ack.came, 4);
+    /* The network doubles it: no repetition of the sender's. */
+    hand_data(&hand, head, 9, 100);
+    hand_run(&hand, 100);
+    assert_int_equal(hand_last(&hand, SL_DP_ACK, 0)->ack.came, 4);
+    hand_stop(&hand);
+}
+
+static void what_there_is_no_memory_for_counts_as_lost(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand.refuses = true;
+    hand.refuse = SL_DP_LATER;
+    hand_data(&hand, head_of(0, LAST), 1, 100);
+    hand_run(&hand, 100);
+    assert_int_equal(hand.arrivals, 0);
+    assert_int_equal(hand_last(&hand, SL_DP_ACK, 0)->head.seq, 0);
+    assert_int_equal(hand_last(&hand, SL_DP_ACK, 0)->ack.came, 0);
+    hand.refuses = false;
+    hand_data(&hand, head_of(0, LAST), 1, 100);
+    assert_int_equal(hand.arrivals, 1);
+    hand_stop(&hand);
+}
+
+static void a_packet_with_no_place_ends_the_flow(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand.refuses = true;
+    hand_data(&hand, head_of(0, LAST), 1, 100);
+    assert_int_equal(hand.failures, 1);
+    assert_int_equal(hand.status, -EPROTO);
+    hand_data(&hand, head_of(1, LAST), 1, 100);
+    hand_post(&hand, 1, 100);
+    hand_idle(&hand, 3000 * HAND_MS, 100 * HAND_MS);
+    assert_int_equal(hand.count, 0);
+    assert_int_equal(hand.failures, 1);
+    hand_stop(&hand);
+}
+
+static void packets_of_a_message_that_do_not_follow_end_the_flow(void **state)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        struct sl_dp_head head = head_of(1, LAST);
+
+        hand_start(&hand, &hand_ends);
+        hand_data(&hand, head_of(0, WRITE), 1, 100);
+        switch (i) {
+        case 0: head.offset++; break;
+        case 1: head.imm++; break;
+        case 2: head.flags = SL_DP_FLAG_LAST; break;
+        }
+        hand_data(&hand, head, 1, 100);
+        assert_int_equal(hand.failures, 1);
+        assert_int_equal(hand.arrivals, 0);
+        hand_stop(&hand);
+    }
+}
+
+static void what_lies_outside_of_the_window_is_dropped(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand_data(&hand, head_of(1024, WRITE), 1, 10);
+    hand_data(&hand, head_of(0x7fffffff, WRITE), 1, 10);
+    assert_int_equal(hand.places, 0);
+    assert_int_equal(hand.engine.dropped_bad, 2);
+    hand_data(&hand, head_of(500, WRITE), 1, 10);
+    assert_int_equal(hand.places, 1);
+    hand_stop(&hand);
+}
+
+static void without_memory_for_its_records_a_packet_counts_as_lost(void **state)
+{
+    size_t before;
+
+    hand_start(&hand, &hand_ends);
+    before = hand.held;
+    hand_data(&hand, head_of(63, WRITE), 1, 10);
+    assert_int_equal(hand.held, before); /* there is a place */
+    hand.allocations_left = 1;
+    hand_data(&hand, head_of(64, WRITE), 1, 10);
+    assert_int_equal(hand.places, 1);
+    assert_int_equal(hand.engine.dropped_later, 1);
+    assert_int_equal(hand.held, before);
+    hand.allocations_left = UINT_MAX;
+    hand_data(&hand, head_of(64, WRITE), 1, 10);
+    assert_int_equal(hand.places, 2);
+    hand_stop(&hand);
+}
+
+static void a_stranger_changes_nothing_but_a_counter(void **state)
+{
+    struct sl_dp_head head = head_of(0, LAST);
+    uint8_t packet[SL_DP_HEAD_BYTES + 10] = {0};
+
+    hand_start(&hand, &hand_ends);
+    head.kind_version = SL_DP_DATA << 4 | SL_DP_VERSION;
+    head.flow = hand_ends.own_number;
+    head.secret = hand_ends.own_secret ^ 1;
+    sl_dp_head_seal(&head);
+    memcpy(packet, &head, sizeof(head));
+    assert_false(sl_dp_flow_receive(hand.flow, packet, sizeof(packet), false, hand.now_ns));
+    assert_int_equal(hand.engine.dropped_secret, 1);
+    head.secret = hand_ends.own_secret;
+    head.flow++;
+    sl_dp_head_seal(&head);
+    memcpy(packet, &head, sizeof(head));
+    assert_false(sl_dp_flow_receive(hand.flow, packet, sizeof(packet), false, hand.now_ns));
+    assert_int_equal(hand.engine.dropped_secret, 2);
+    head.flow--;
+    head.kind_version++;
+    sl_dp_head_seal(&head);
+    memcpy(packet, &head, sizeof(head));
+    assert_false(sl_dp_flow_receive(hand.flow, packet, sizeof(packet), false, hand.now_ns));
+    assert_int_equal(hand.engine.dropped_bad, 1);
+    hand_run(&hand, 100);
+    assert_int_equal(hand.count, 0);
+    assert_int_equal(hand.places, 0);
+    hand_stop(&hand);
+}
+
+static void a_packet_in_parts_is_whole_when_all_of_them_came(void **state)
+{
+    static const uint8_t order[] = {2, 0, 0, 1};
+    struct sl_dp_head head = head_of(0, LAST);
+
+    hand_start(&hand, &hand_ends);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(hand.arrivals, 0);
+        head.part = 0x20 | order[i];
+        head.offset = 50 * order[i];
+        head.stamp = (uint16_t)i;
+        hand_data(&hand, head, (uint8_t)(1 + order[i]), order[i] == 2 ? 30 : 50);
+    }
+    assert_int_equal(hand.places, 3);
+    assert_int_equal(hand.arrivals, 1);
+    assert_int_equal(hand.arrived_len, 130);
+    assert_int_equal(hand.memory[129], 3);
+    /* Some parts, and then the whole of it. */
+    head = head_of(1, LAST);
+    head.part = 0x21;
+    head.offset = 150;
+    hand_data(&hand, head, 7, 50);
+    assert_int_equal(hand.arrivals, 1);
+    head.part = 0;
+    head.offset = 100;
+    head.stamp = 8;
+    hand_data(&hand, head, 8, 130);
+    assert_int_equal(hand.arrivals, 2);
+    assert_int_equal(hand.arrived_len, 130);
+    /* The next packet at that place begins afresh. */
+    head = head_of(65, LAST);
+    head.seq = 2 + 63;
+    head.part = 0x20;
+    hand_data(&hand, head, 7, 50);
+    assert_int_equal(hand.arrivals, 2);
+    hand_stop(&hand);
+}
+
+static void a_packet_that_asks_for_it_is_answered_at_once(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand_data(&hand, head_of(0, WRITE | SL_DP_FLAG_NOW), 1, 10);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, 0), 1);
+    hand.engine.settings.ack_packets = 3;
+    for (uint32_t seq = 1; seq <= 3; seq++)
+        hand_data(&hand, head_of(seq, WRITE), 1, 100);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, 0), 1); /* packet 1 did not follow: dead */
+    hand_stop(&hand);
+    hand_start(&hand, &hand_ends);
+    hand.engine.settings.ack_packets = 3;
+    for (uint32_t seq = 0; seq < 3; seq++) {
+        assert_int_equal(hand_count(&hand, SL_DP_ACK, 0), 0);
+        hand_data(&hand, head_of(seq, WRITE), 1, 100);
+    }
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, 0), 1);
+    hand_stop(&hand);
+}
+
+static void marks_are_counted_and_echoed(void **state)
+{
+    struct sl_dp_head head = head_of(0, WRITE);
+    uint8_t packet[SL_DP_HEAD_BYTES + 100] = {0};
+
+    hand_start(&hand, &hand_ends);
+    head.kind_version = SL_DP_DATA << 4 | SL_DP_VERSION;
+    head.flow = hand_ends.own_number;
+    head.secret = hand_ends.own_secret;
+    sl_dp_head_seal(&head);
+    memcpy(packet, &head, sizeof(head));
+    assert_true(sl_dp_flow_receive(hand.flow, packet, sizeof(packet), true, hand.now_ns));
+    hand_data(&hand, head_of(1, WRITE), 1, 100);
+    hand_run(&hand, 10);
+    assert_int_equal(hand_last(&hand, SL_DP_ACK, 0)->ack.came, 2);
+    assert_int_equal(hand_last(&hand, SL_DP_ACK, 0)->ack.ce, 1);
+    hand_stop(&hand);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packets_in_any_order_are_placed_at_once_and_told_in_order),
+        cmocka_unit_test(an_answer_shows_what_came_and_what_did_not),
+        cmocka_unit_test(each_route_is_answered_by_itself),
+        cmocka_unit_test(what_came_before_is_not_placed_again_but_answered),
+        cmocka_unit_test(what_there_is_no_memory_for_counts_as_lost),
+        cmocka_unit_test(a_packet_with_no_place_ends_the_flow),
+        cmocka_unit_test(packets_of_a_message_that_do_not_follow_end_the_flow),
+        cmocka_unit_test(what_lies_outside_of_the_window_is_dropped),
+        cmocka_unit_test(without_memory_for_its_records_a_packet_counts_as_lost),
+        cmocka_unit_test(a_stranger_changes_nothing_but_a_counter),
+        cmocka_unit_test(a_packet_in_parts_is_whole_when_all_of_them_came),
+        cmocka_unit_test(a_packet_that_asks_for_it_is_answered_at_once),
+        cmocka_unit_test(marks_are_counted_and_echoed),
+    };
+
+    return cmocka_run_group_tests_name("dpdk_receive", tests, NULL, NULL);
+}

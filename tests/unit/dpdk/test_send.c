@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cutting and sending: what goes out, and when it stops. */
+#include "tests/unit/dpdk/hand.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static struct hand hand;
+
+static void a_message_is_cut_into_packets_whose_offsets_follow(void **state)
+{
+    static const uint8_t bytes[2500] = {[0] = 1, [1000] = 2, [2000] = 3};
+
+    hand_start(&hand, &hand_ends);
+    sl_dp_flow_post(hand.flow, true, 0x70005, 5000, bytes, sizeof(bytes));
+    assert_int_equal(hand.count, 3);
+    for (unsigned i = 0; i < 3; i++) {
+        const struct hand_packet *packet = &hand.sent[i];
+
+        assert_int_equal(packet->head.kind_version, SL_DP_DATA << 4 | SL_DP_VERSION);
+        assert_int_equal(packet->head.flags, SL_DP_FLAG_WRITE | (i == 2 ? SL_DP_FLAG_LAST : 0));
+        assert_int_equal(packet->head.flow, 22);
+        assert_true(packet->head.secret == hand_ends.peer_secret);
+        assert_int_equal(packet->head.seq, i);
+        assert_int_equal(packet->head.stamp, i);
+        assert_int_equal(packet->head.imm, 0x70005);
+        assert_int_equal(packet->head.offset, 5000 + 1000 * i);
+        assert_int_equal(packet->payload_len, i == 2 ? 500 : 1000);
+        assert_int_equal(packet->first, i + 1);
+    }
+    hand_stop(&hand);
+}
+
+static void a_message_of_no_bytes_is_one_packet(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    sl_dp_flow_post(hand.flow, false, 9, 0, NULL, 0);
+    assert_int_equal(hand.count, 1);
+    assert_int_equal(hand.sent[0].head.flags, SL_DP_FLAG_LAST);
+    hand_ack(&hand, 0, 1, 0, 0, 1, 0);
+    assert_int_equal(hand.retired, 1);
+    hand_stop(&hand);
+}
+
+static void no_more_goes_out_than_the_window_lets(void **state)
+{
+    hand_cc_log.window = 5;
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 100000);
+    assert_int_equal(hand.count, 5);
+    hand_run(&hand, 1000);
+    assert_int_equal(hand.count, 5);
+    hand_ack(&hand, 0, 2, 1, 1, 2, 0);
+    hand_run(&hand, 1000);
+    assert_int_equal(hand.count, 7);
+    hand_stop(&hand);
+}
+
+static void no_more_goes_out_than_the_peer_has_room_for(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 1 << 20);
+    assert_int_equal(hand.count, 64); /* before it said anything */
+    hand_ack(&hand, 0, 10, 9, 9, 10, 0);
+    hand_idle(&hand, 40000, 1000);
+    /* Its room is up to packet 10 + 1024: now this end's own places are the limit. */
+    assert_int_equal(hand.count, 1034);
+    hand_stop(&hand);
+}
+
+static void without_memory_for_more_places_it_goes_on_with_those_it_has(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand.allocations_left = 1;
+    hand_post(&hand, 1, 1 << 20);
+    hand_ack(&hand, 0, 10, 9, 9, 10, 0);
+    hand_idle(&hand, 40000, 1000);
+    assert_int_equal(hand.count, 74);
+    hand.allocations_left = UINT_MAX;
+    hand_stop(&hand);
+}
+
+static void a_full_port_stops_it_and_the_next_run_goes_on_where_it_was(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand.room = 2;
+    hand_post(&hand, 1, 4000);
+    assert_int_equal(hand.count, 2);
+    assert_int_equal(sl_dp_engine_next(&hand.engine), hand.engine.now_ns);
+    hand_run(&hand, 100);
+    assert_int_equal(hand.count, 2);
+    hand.room = UINT_MAX;
+    hand_run(&hand, 100);
+    assert_int_equal(hand.count, 4);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(hand.sent[i].head.seq, i);
+        assert_int_equal(hand.sent[i].head.offset, 1000 * i);
+        assert_int_equal(hand.sent[i].head.stamp, i);
+    }
+    hand_stop(&hand);
+}
+
+static void a_message_is_retired_when_the_port_reads_it_no_more(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand.keeps = true;
+    hand_post(&hand, 1, 1500);
+    hand.keeps = false;
+    hand_post(&hand, 2, 10);
+    hand_ack(&hand, 0, 3, 2, 2, 3, 0);
+    hand_run(&hand, 1000);
+    assert_int_equal(hand.retired, 0);
+    sl_dp_flow_sent(hand.flow, hand.sent[0].message);
+    hand_run(&hand, 1000);
+    assert_int_equal(hand.retired, 0);
+    sl_dp_flow_sent(hand.flow, hand.sent[1].message);
+    assert_int_equal(hand.retired, 0); /* told by the run alone */
+    hand_run(&hand, 1000);
+    assert_int_equal(hand.retired, 2);
+    hand_stop(&hand);
+}
+
+static void spaced_packets_go_when_their_time_comes(void **state)
+{
+    hand_cc_log.window = 2;
+    hand_cc_log.pace_ns = 100000;
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 4000);
+    assert_int_equal(hand.count, 1);
+    hand_run(&hand, 50000);
+    assert_int_equal(hand.count, 1);
+    assert_true(sl_dp_engine_next(&hand.engine) <= hand.now_ns + 50000 + 512);
+    hand_run(&hand, 51000);
+    assert_int_equal(hand.count, 2);
+    hand_stop(&hand);
+}
+
+static void the_budget_of_a_run_is_kept_and_shared(void **state)
+{
+    struct sl_dp_ends ends = hand_ends;
+    struct sl_dp_flow *other;
+
+    hand_start(&hand, &hand_ends);
+    ends.own_number = 12;
+    assert_int_equal(sl_dp_flow_open(&hand.engine, &ends, &hand, &other), 0);
+    hand.room = 0;
+    hand_post(&hand, 1, 60000);
+    sl_dp_flow_post(other, true, 2, 0, hand.memory, 60000);
+    hand.room = UINT_MAX;
+    sl_dp_engine_run(&hand.engine, hand.now_ns + 100, 40);
+    assert_int_equal(hand.count, 40);
+    sl_dp_engine_run(&hand.engine, hand.now_ns + 200, 40);
+    assert_int_equal(hand.count, 80);
+    assert_int_equal(hand.flow->next, 60);
+    assert_int_equal(other->next, 20); /* 8 and 12: what was left after 32 and 28 of the first */
+    sl_dp_flow_close(other);
+    hand_stop(&hand);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_message_is_cut_into_packets_whose_offsets_follow),
+        cmocka_unit_test(a_message_of_no_bytes_is_one_packet),
+        cmocka_unit_test(no_more_goes_out_than_the_window_lets),
+        cmocka_unit_test(no_more_goes_out_than_the_peer_has_room_for),
+        cmocka_unit_test(without_memory_for_more_places_it_goes_on_with_those_it_has),
+        cmocka_unit_test(a_full_port_stops_it_and_the_next_run_goes_on_where_it_was),
+        cmocka_unit_test(a_message_is_retired_when_the_port_reads_it_no_more),
+        cmocka_unit_test(spaced_packets_go_when_their_time_comes),
+        cmocka_unit_test(the_budget_of_a_run_is_kept_and_shared),
+    };
+
+    return cmocka_run_group_tests_name("dpdk_send", tests, NULL, NULL);
+}
