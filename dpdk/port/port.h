@@ -45,12 +45,44 @@ struct sl_dpdk_port_info {
 
 /* ---- process ---- */
 
+struct sl_dpdk_port_settings {
+    const char *list;    /* SLUICE_DPDK_PORTS; dpdk/port/ports.h has its syntax */
+    const char *inject;  /* faults on what ports receive, for tests: inject.h; NULL or "": none */
+    uint32_t memory_mib; /* that EAL may take; 0: 256 */
+    uint32_t mtu;      /* bytes of the largest IP packet, where the list says none; 0: the port's */
+    uint16_t udp_port; /* destination port of what comes; 0: SL_DPDK_UDP_PORT */
+    int rank;          /* %r in the list; negative: not known */
+    int local_rank;    /* %l in it, and this rank's place in a mesh; negative: not known */
+    int local_count;   /* ranks of this host, for a mesh; 0: not known */
+};
+#define SL_DPDK_UDP_PORT 47809
+
+/* Is the list well formed? %l and %r may be anything. -EINVAL with a sentence. Pure. */
+int sl_dpdk_ports_check(const char *list);
+
 /* Starts EAL at the first call, on a thread of its own so that the caller's affinity stays, with no
- * more than is asked for. Opens, or finds, the ports that `list` (SLUICE_DPDK_PORTS) names.
- * -ENODEV, -EINVAL, -ENOTSUP with a sentence. */
-int sl_dpdk_ports_get(const char *list, struct sl_dpdk_port **out, size_t cap, size_t *count);
+ * more than is asked for. Opens the ports that the list names, or finds those that are open by
+ * name: their settings stay. -ENODEV, -EINVAL, -ENOTSUP, -ENOMEM with a sentence. A port is closed
+ * by its last put. EAL stays as long as the process; it is not there in a child of fork(), which
+ * must not call anything here. */
+int sl_dpdk_ports_get(const struct sl_dpdk_port_settings *settings, struct sl_dpdk_port **out,
+                      size_t cap, size_t *count);
 void sl_dpdk_ports_put(struct sl_dpdk_port **ports, size_t count);
 void sl_dpdk_port_info(const struct sl_dpdk_port *port, struct sl_dpdk_port_info *out);
+
+struct sl_dpdk_port_stats {
+    uint64_t received, received_bytes; /* packets of flows of this process */
+    uint64_t sent, sent_bytes;         /* that the driver took */
+    uint64_t foreign;                  /* received, and not for us */
+    uint64_t unknown;                  /* for us, and of no flow that is there */
+    uint64_t inbox_full;               /* lost: another engine did not empty its inbox */
+    uint64_t down_dropped;             /* thrown away since the link was down */
+    uint64_t no_memory;                /* buffers that there were none of, either way */
+    uint64_t missed;                   /* that the driver counts as lost before we saw them */
+    uint64_t restarts;                 /* of the port, to find its peer */
+    uint64_t injected;                 /* packets that the injector changed */
+};
+void sl_dpdk_port_stats(const struct sl_dpdk_port *port, struct sl_dpdk_port_stats *out);
 
 /* ---- one engine's use of ports ---- */
 
@@ -59,15 +91,18 @@ void sl_dpdk_port_info(const struct sl_dpdk_port *port, struct sl_dpdk_port_info
 typedef void (*sl_dpdk_packet_fn)(void *arg, struct sl_dpdk_port *port, uint32_t flow,
                                   const void *bytes, size_t len, bool is_marked);
 /* Payload of a packet that sl_dpdk_send() kept is not read any more; cookie is what was given. From
- * sl_dpdk_user_poll() or sl_dpdk_send() only. */
+ * sl_dpdk_user_poll() and sl_dpdk_user_close() only. */
 typedef void (*sl_dpdk_sent_fn)(void *arg, uint64_t cookie);
 
+/* A user is its engine's: one thread at a time calls anything with it. */
 int sl_dpdk_user_open(sl_dpdk_packet_fn packet, sl_dpdk_sent_fn sent, void *arg,
                       struct sl_dpdk_user **out);
+/* Before the ports are put. What is collected is thrown away; all kept payload is told by then. */
 void sl_dpdk_user_close(struct sl_dpdk_user *user);
 /* A flow number of this process for that user, on all of its ports; never 0, and not one that was
  * in use a short while ago. -ENOMEM. */
 int sl_dpdk_flow_number(struct sl_dpdk_user *user, uint32_t *out);
+/* Nothing of it is handed over any more, not even what an inbox holds. */
 void sl_dpdk_flow_forget(struct sl_dpdk_user *user, uint32_t number);
 
 /* Takes what came on the port, up to budget packets; hands over this user's. How many came, for
@@ -89,11 +124,16 @@ int sl_dpdk_send(struct sl_dpdk_user *user, struct sl_dpdk_port *port,
                  const struct sl_dpdk_way *way, const void *head, size_t head_len,
                  const void *payload, size_t len, const uint32_t *tail, bool may_keep,
                  uint64_t cookie);
-/* How many packets the port took now. Never spins: what it does not take stays collected. */
+/* How many packets the port took now. Never spins: what it does not take stays collected. While the
+ * link is down they are lost, as on a wire that was cut. */
 unsigned sl_dpdk_flush(struct sl_dpdk_user *user, struct sl_dpdk_port *port);
+/* Throws away what is collected: its kept payload is told by the next poll. For a flow that ends
+ * while its packets wait for a port that takes none. */
+void sl_dpdk_drop(struct sl_dpdk_user *user, struct sl_dpdk_port *port);
 
-/* Readable when packets come; -1: the driver has no interrupts. */
+/* Readable when packets come while the port is armed; -1: the driver has no interrupts. */
 int sl_dpdk_port_fd(struct sl_dpdk_port *port);
+/* Poll once more after it: what came before does not wake. -ENOTSUP: no interrupts. */
 int sl_dpdk_port_arm(struct sl_dpdk_port *port);
 void sl_dpdk_port_disarm(struct sl_dpdk_port *port);
 
