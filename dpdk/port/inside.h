@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of dpdk/port share. DPDK's own headers are included by the .c files that need
+ * them, so that this one compiles alone.
+ *
+ * Locks, in their order: control (ports come and go, link state), then a port's rx, then its tx.
+ * The data path only ever tries the last two.
+ */
+#ifndef SL_DPDK_PORT_INSIDE_H
+#define SL_DPDK_PORT_INSIDE_H
+
+#include "core/err.h"
+#include "dpdk/port/lock.h"
+#include "dpdk/port/port.h"
+#include "dpdk/port/ports.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SL_DPDK_BURST 32
+#define SL_DPDK_WAY_BYTES 42   /* Ethernet, IPv4, UDP */
+#define SL_DPDK_SMALL_ROOM 512 /* of a small buffer: headers, answers and short messages */
+#define SL_DPDK_COPY_MOST 256  /* payload up to this is copied: cheaper than a second buffer */
+#define SL_DPDK_INBOX 1024     /* packets that wait for another engine */
+#define SL_DPDK_KEPT_MOST 2048 /* packets of an engine whose payload is lent */
+#define SL_DPDK_NEIGHBOURS 64
+
+struct rte_mbuf;
+struct rte_mempool;
+struct rte_ring;
+struct sl_dpdk_inject;
+
+/* A MAC that ARP told. */
+struct sl_dpdk_neighbour {
+    uint8_t ip[4], mac[6];
+    bool is_known;
+    uint64_t asked_ns; /* last */
+};
+
+/* What a driver needs, and may be trusted with: driver.c. */
+struct sl_dpdk_traits {
+    bool takes_lent;     /* payload of any memory, as a second segment */
+    bool own_pool;       /* its pool is its ring: all that it sends must lie there */
+    bool is_gated;       /* its control thread unmaps what rx and tx read: gate.c */
+    bool holds_buffers;  /* its rings hold buffers: the pool has to have so many more */
+    uint32_t frame_most; /* that it passes; 0: by its MTU */
+    uint32_t room;       /* of a buffer, headroom included; 0: as the frame needs */
+};
+
+struct sl_dpdk_port {
+    uint16_t id;        /* DPDK's */
+    uint16_t idx;       /* ours */
+    _Atomic bool is_up; /* link.c's; read by the data path without a lock, as a hint */
+    bool has_interrupts;
+    bool has_started; /* changed under rx and tx: a burst before it is an error of DPDK's */
+    struct sl_dpdk_traits traits;
+    struct sl_dpdk_address address;
+    uint8_t gateway[4];
+    uint32_t frame_most;
+    struct rte_mempool *small, *large; /* buffers for what is sent; large: and received */
+    struct sl_dpdk_inject *inject;
+
+    struct sl_dpdk_lock rx __attribute__((aligned(SL_CACHE_LINE)));
+    uint64_t received, received_bytes, foreign, unknown, inbox_full; /* under rx */
+    pthread_mutex_t neighbours_lock; /* rare: ways are made, ARP comes */
+    struct sl_dpdk_neighbour neighbours[SL_DPDK_NEIGHBOURS];
+    unsigned neighbour_next; /* place that is given up when all are taken */
+
+    struct sl_dpdk_lock tx __attribute__((aligned(SL_CACHE_LINE)));
+    uint64_t sent, sent_bytes; /* under tx */
+    _Atomic uint64_t down_dropped, no_memory;
+
+    /* ---- under control ---- */
+    struct sl_dpdk_spec spec;
+    char driver[32], name[SL_DPDK_NAME_MAX];
+    bool was_there; /* before us: not ours to remove */
+    unsigned users;
+    bool is_client; /* of memif: started again when it finds no server */
+    int socket_fd;  /* of a client's connection, the driver's */
+    uint64_t socket_inode;
+    uint64_t restart_ns, restart_wait_ns, restarts;
+};
+
+/* Packets of a user that wait for a flush. */
+struct sl_dpdk_collected {
+    uint16_t count;
+    struct rte_mbuf *packets[SL_DPDK_BURST];
+};
+
+struct sl_dpdk_user {
+    sl_dpdk_packet_fn packet;
+    sl_dpdk_sent_fn sent;
+    void *arg;
+    struct rte_ring *inbox; /* its packets that others took; put in under the port's rx */
+    struct rte_ring *done;  /* cookies of payload that was read, from any thread */
+    unsigned kept;          /* cookies that have not come back; the owner's alone */
+    uint8_t *line;          /* a packet of several segments, in one */
+    struct sl_dpdk_collected out[SL_DPDK_PORTS_MAX];
+};
+
+/* ---- port.c ---- */
+
+/* Every port that is open, by its idx and by DPDK's id; NULL: none. Changed under control and the
+ * port's locks. */
+extern struct sl_dpdk_port *sl_dpdk_open_ports[SL_DPDK_PORTS_MAX];
+struct sl_dpdk_port *sl_dpdk_port_by_id(uint16_t id);
+
+/* ---- driver.c ---- */
+
+/* Arguments that the device needs where none are given, before it is probed. */
+int sl_dpdk_driver_args(struct sl_dpdk_spec *spec);
+/* A MAC of this port's own: random, administered locally. */
+void sl_dpdk_random_mac(uint8_t mac[6]);
+/* By the driver's name and the spec. */
+void sl_dpdk_driver_traits(const char *driver, const struct sl_dpdk_spec *spec,
+                           struct sl_dpdk_traits *out);
+
+/* ---- pool.c ---- */
+
+int sl_dpdk_pools_get(struct sl_dpdk_port *port, unsigned descriptors);
+void sl_dpdk_pools_put(struct sl_dpdk_port *port);
+
+/* ---- demux.c ---- */
+
+/* Where a packet belongs that came on the port: the user, or NULL, and the caller frees it. Then the
+ * packet starts with its UDP payload, and its hash has the flow's number and the mark. Under rx. */
+struct sl_dpdk_user *sl_dpdk_demux(struct sl_dpdk_port *port, struct rte_mbuf *packet);
+
+/* ---- flows.c ---- */
+
+/* The user of the flow of that number, or NULL. */
+struct sl_dpdk_user *sl_dpdk_flow_user(uint32_t number);
+void sl_dpdk_flows_forget(struct sl_dpdk_user *user);
+
+/* ---- burst.c ---- */
+
+/* Tells the user what lent payload was read. */
+void sl_dpdk_user_done(struct sl_dpdk_user *user);
+
+/* ---- arp.c ---- */
+
+/* A packet of ARP came, borrowed. Under rx. */
+void sl_dpdk_arp_receive(struct sl_dpdk_port *port, struct rte_mbuf *packet);
+/* The MAC of an address of the port's subnet. -EAGAIN: it is asked for. */
+int sl_dpdk_arp_find(struct sl_dpdk_port *port, const uint8_t ip[4], uint8_t mac[6]);
+
+/* ---- gate.c ---- */
+
+/* Everything that changes ports, and DPDK's own control thread while it is not in the gate. */
+bool sl_dpdk_control_lock(void); /* false, with a sentence: that thread hangs for seconds */
+void sl_dpdk_control_unlock(void);
+/* From now on DPDK's control thread runs only while no gated port is received from or sent by. Once
+ * a process. Called under control. */
+int sl_dpdk_gate_install(void);
+/* The control thread looks at links soon. Under control. */
+void sl_dpdk_gate_hurry(void);
+
+/* ---- link.c ---- */
+
+/* Looks at the links of gated ports. Under control and the locks of these ports. */
+void sl_dpdk_links_note(void);
+/* Starts those again that have no peer. Under control. Returns how long it may be until the next
+ * call. */
+uint64_t sl_dpdk_links_restart(uint64_t now_ns);
+
+/* ---- memif.c ---- */
+
+/* Before a server's port is made: a socket that nobody listens to any more goes. */
+int sl_dpdk_memif_clear(const struct sl_dpdk_spec *spec);
+bool sl_dpdk_memif_serves(const struct sl_dpdk_spec *spec);
+/* The connection of a client's port that was just started: kept in it. Under control. */
+void sl_dpdk_memif_find_socket(struct sl_dpdk_port *port);
+/* Does the driver still have it? */
+bool sl_dpdk_memif_has_socket(const struct sl_dpdk_port *port);
+/* A child of fork() or exec() that kept the port's sockets would hide from the peer that this
+ * process ended. */
+void sl_dpdk_memif_close_in_children(const struct sl_dpdk_port *port);
+/* The wire's number: the same at both ends. */
+uint32_t sl_dpdk_memif_segment(const struct sl_dpdk_spec *spec);
+
+#endif

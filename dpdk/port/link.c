@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Links of memif. A client tries once to connect, when it is started, so it is started again until
+ * there is a server. Never while it has a connection, though: one that waits for the server to
+ * accept it, and is closed meanwhile, ends the server's process (see memif.c). A connection that
+ * leads nowhere ends with the server.
+ */
+#include "core/clock.h"
+#include "core/log.h"
+#include "dpdk/port/inside.h"
+
+#include <rte_config.h>
+#include <rte_ethdev.h>
+
+#define AGAIN_LEAST_NS (10 * SL_NS_PER_MS)
+#define AGAIN_MOST_NS (200 * SL_NS_PER_MS)
+#define HURRY_NS (1 * SL_NS_PER_MS) /* an attempt may be under way */
+#define CALM_NS (20 * SL_NS_PER_MS) /* how long a peer that went may stay unnoticed */
+
+static bool is_link_up(const struct sl_dpdk_port *port)
+{
+    struct rte_eth_link link = {0};
+
+    return port->has_started && rte_eth_link_get_nowait(port->id, &link) == 0 &&
+           link.link_status != 0;
+}
+
+void sl_dpdk_links_note(void)
+{
+    for (unsigned i = 0; i < SL_DPDK_PORTS_MAX; i++) {
+        struct sl_dpdk_port *port = sl_dpdk_open_ports[i];
+
+        if (port == NULL || !port->traits.is_gated)
+            continue;
+        bool is_up = is_link_up(port);
+        if (atomic_exchange_explicit(&port->is_up, is_up, memory_order_relaxed) == is_up)
+            continue;
+        sl_debug("dpdk", "port %s is %s", port->name, is_up ? "up" : "down");
+        if (is_up)
+            sl_dpdk_memif_close_in_children(port);
+    }
+}
+
+static void restart(struct sl_dpdk_port *port)
+{
+    sl_dpdk_lock_wait(&port->rx);
+    sl_dpdk_lock_wait(&port->tx);
+    if (port->has_started)
+        (void)rte_eth_dev_stop(port->id);
+    port->has_started = rte_eth_dev_start(port->id) == 0;
+    sl_dpdk_lock_give(&port->tx);
+    sl_dpdk_lock_give(&port->rx);
+    port->restarts++;
+    if (port->has_started)
+        sl_dpdk_memif_find_socket(port);
+}
+
+static void restart_when_due(struct sl_dpdk_port *port, uint64_t now_ns)
+{
+    uint64_t wait_ns = port->restart_wait_ns;
+
+    if (!port->is_client || sl_dpdk_memif_has_socket(port) || now_ns < port->restart_ns)
+        return;
+    wait_ns = wait_ns == 0 ? AGAIN_LEAST_NS : wait_ns * 3 / 2;
+    port->restart_wait_ns = wait_ns < AGAIN_MOST_NS ? wait_ns : AGAIN_MOST_NS;
+    port->restart_ns = now_ns + port->restart_wait_ns;
+    restart(port);
+}
+
+uint64_t sl_dpdk_links_restart(uint64_t now_ns)
+{
+    uint64_t wait_ns = CALM_NS;
+
+    for (unsigned i = 0; i < SL_DPDK_PORTS_MAX; i++) {
+        struct sl_dpdk_port *port = sl_dpdk_open_ports[i];
+
+        if (port == NULL || !port->traits.is_gated)
+            continue;
+        if (atomic_load_explicit(&port->is_up, memory_order_relaxed)) {
+            port->restart_wait_ns = 0;
+            continue;
+        }
+        restart_when_due(port, now_ns);
+        wait_ns = HURRY_NS;
+    }
+    return wait_ns;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Wires between processes: test_port_memif PORT_PEER [KILLS]. With KILLS only that many peers are
+ * killed at random moments. */
+#include "core/clock.h"
+#include "core/err.h"
+#include "core/log.h"
+#include "tests/unit/dpdk/port_spawn.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define WAIT_MS 10000
+
+static const char *program;
+static char dir[64];
+static uint8_t payload[9000];
+static unsigned socket_number;
+
+/* The list of one end of a wire; each wire has a socket of its own. */
+static const char *wire(const char *role, unsigned number)
+{
+    static char lists[4][160];
+    static unsigned next;
+    char *list = lists[next++ % 4];
+
+    snprintf(list, sizeof(lists[0]), "net_memif_%u,role=%s,id=5,socket=%s/%u.sock", number, role,
+             dir, number);
+    return list;
+}
+
+static void open_end(struct port_end *end, const char *list, unsigned port)
+{
+    struct sl_dpdk_port_settings settings = {.list = list, .rank = -1, .local_rank = -1};
+
+    if (port_end_open(end, &settings, port) != 0)
+        fail_msg("%s", sluice_last_error());
+}
+
+/* Packets go there and come back. */
+static void exchange(struct port_end *end, unsigned count)
+{
+    uint64_t came = end->came;
+
+    assert_true(port_end_wait_up(end, WAIT_MS));
+    for (unsigned i = 0; i < count; i++) {
+        /* The other end may not be up yet: repeat. */
+        for (unsigned try = 0; try < 200 && end->came < came + i + 1; try++) {
+            (void)port_end_send(end, payload, 100 + i * 37 % 8000, i % 2);
+            port_end_wait(end, &end->came, came + i + 1, 50);
+        }
+        assert_true(end->came >= came + i + 1);
+    }
+    assert_int_equal(end->damaged, 0);
+}
+
+static void a_server_waits_for_its_client(void **state)
+{
+    unsigned number = socket_number++;
+    struct port_spawned peer;
+    struct port_end end;
+
+    (void)state;
+    open_end(&end, wire("server", number), 0);
+    port_spawn(&peer, program, wire("client", number), "echo", 0);
+    assert_true(port_spawn_meet(&peer, &end, 50000));
+    exchange(&end, 200);
+    assert_int_equal(port_spawn_end(&peer), 0);
+    port_end_close(&end);
+}
+
+static void a_client_finds_a_server_that_starts_later(void **state)
+{
+    unsigned number = socket_number++;
+    struct port_spawned peer;
+    struct port_end end;
+
+    (void)state;
+    open_end(&end, wire("client", number), 0);
+    port_spawn(&peer, program, wire("server", number), "echo", 0);
+    assert_true(port_spawn_meet(&peer, &end, 50000));
+    exchange(&end, 200);
+    assert_int_equal(port_spawn_end(&peer), 0);
+    port_end_close(&end);
+}
+
+static void while_the_link_is_down_packets_are_lost_and_what_was_lent_returns(void **state)
+{
+    struct sl_dpdk_port_stats stats;
+    struct port_end end;
+
+    (void)state;
+    open_end(&end, wire("client", socket_number++), 0);
+    assert_int_equal(port_end_connect(&end, &end.own, 50000), 0);
+    for (unsigned i = 0; i < 100; i++)
+        assert_int_equal(port_end_send(&end, payload, 4000, true), 1);
+    sl_dpdk_flush(end.user, end.port);
+    port_end_poll(&end);
+    assert_int_equal(end.returned, 100);
+    sl_dpdk_port_stats(end.port, &stats);
+    assert_int_equal(stats.down_dropped, 100);
+    assert_int_equal(stats.sent, 0);
+    port_end_close(&end);
+}
+
+/* Goes on sending and receiving as an engine does. */
+static void run_for(struct port_end *end, uint64_t ns)
+{
+    uint64_t until = sl_now(&sl_clock_monotonic) + ns;
+
+    while (sl_now(&sl_clock_monotonic) < until) {
+        for (unsigned i = 0; i < 16 && port_end_send(end, payload, 4000, i % 2) >= 0; i++)
+            ;
+        port_end_poll(end);
+    }
+}
+
+/* The socket of a server that was killed stays: the next one takes it away. */
+static void kill_and_go_on(const char *role, const char *peer_role, unsigned kills,
+                           unsigned most_us)
+{
+    unsigned number = socket_number++, chance = 12345;
+    struct port_end end;
+
+    open_end(&end, wire(role, number), 0);
+    for (unsigned i = 0; i < kills; i++) {
+        struct port_spawned peer;
+
+        port_spawn(&peer, program, wire(peer_role, number), "stream=4000", 0);
+        assert_true(port_spawn_meet(&peer, &end, 50000));
+        assert_true(port_end_wait_up(&end, WAIT_MS));
+        assert_true(port_end_wait(&end, &end.came, end.came + 1, WAIT_MS));
+        chance = chance * 1103515245 + 12345;
+        run_for(&end, (uint64_t)(chance >> 8) % most_us * 1000);
+        kill(peer.pid, SIGKILL);
+        run_for(&end, 30000000); /* the moment at which the memory goes is in it */
+        port_spawn_kill(&peer);
+        assert_int_equal(end.damaged, 0);
+    }
+    struct port_spawned last;
+    port_spawn(&last, program, wire(peer_role, number), "echo", 0);
+    assert_true(port_spawn_meet(&last, &end, 50000));
+    uint64_t damaged = end.damaged;
+    exchange(&end, 20);
+    assert_int_equal(end.damaged, damaged);
+    assert_int_equal(port_spawn_end(&last), 0);
+    port_end_close(&end);
+}
+
+static void a_server_survives_clients_that_are_killed_and_takes_the_next(void **state)
+{
+    (void)state;
+    kill_and_go_on("server", "client", 2, 20000);
+}
+
+static void a_client_survives_servers_that_are_killed_and_finds_the_next(void **state)
+{
+    (void)state;
+    kill_and_go_on("client", "server", 2, 20000);
+}
+
+static void a_mesh_of_three_starts_in_any_order(void **state)
+{
+    struct port_spawned low, high;
+    struct port_end to_low, to_high;
+    char list[128], low_list[128], high_list[128];
+
+    (void)state;
+    snprintf(list, sizeof(list), "mesh:%s@rank=1@ranks=3", dir);
+    snprintf(low_list, sizeof(low_list), "mesh:%s@rank=0@ranks=3", dir);
+    snprintf(high_list, sizeof(high_list), "mesh:%s@rank=2@ranks=3", dir);
+    port_spawn(&high, program, high_list, "echo", 1);
+    open_end(&to_low, list, 0);
+    open_end(&to_high, list, 1);
+    port_spawn(&low, program, low_list, "echo", 0);
+    assert_true(port_spawn_meet(&high, &to_high, 50000));
+    assert_true(port_spawn_meet(&low, &to_low, 50000));
+    assert_int_equal(to_low.own.address.segment, low.hello.address.segment);
+    assert_int_equal(to_high.own.address.segment, high.hello.address.segment);
+    assert_int_not_equal(to_low.own.address.segment, to_high.own.address.segment);
+    exchange(&to_low, 50);
+    exchange(&to_high, 50);
+    assert_int_equal(port_spawn_end(&high), 0);
+    assert_int_equal(port_spawn_end(&low), 0);
+    port_end_close(&to_low);
+    port_end_close(&to_high);
+}
+
+static void a_socket_that_somebody_listens_at_is_left_alone(void **state)
+{
+    struct sl_dpdk_port *ports[SL_DPDK_PORTS_MAX];
+    struct sl_dpdk_port_settings settings = {.rank = -1, .local_rank = -1};
+    unsigned number = socket_number++;
+    struct port_spawned peer;
+    struct port_end end;
+    char path[128];
+    size_t count;
+
+    (void)state;
+    port_spawn(&peer, program, wire("server", number), "echo", 0);
+    open_end(&end, wire("client", number), 0);
+    assert_true(port_spawn_meet(&peer, &end, 50000));
+    snprintf(path, sizeof(path), "net_memif_x,role=server,id=9,socket=%s/%u.sock", dir, number);
+    settings.list = path;
+    assert_int_equal(sl_dpdk_ports_get(&settings, ports, SL_DPDK_PORTS_MAX, &count), -EADDRINUSE);
+    exchange(&end, 20);
+    assert_int_equal(port_spawn_end(&peer), 0);
+    port_end_close(&end);
+
+    snprintf(path, sizeof(path), "%s/file", dir);
+    close(open(path, O_CREAT | O_WRONLY, 0600));
+    snprintf(path, sizeof(path), "net_memif_x,role=server,id=9,socket=%s/file", dir);
+    assert_int_equal(sl_dpdk_ports_get(&settings, ports, SL_DPDK_PORTS_MAX, &count), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "something else"));
+}
+
+static void half_of_the_kills_as_server(void **state)
+{
+    kill_and_go_on("server", "client", *(unsigned *)*state / 2, 30000);
+}
+
+static void half_of_the_kills_as_client(void **state)
+{
+    kill_and_go_on("client", "server", *(unsigned *)*state / 2, 30000);
+}
+
+static int clean_up(void **state)
+{
+    char command[128];
+
+    (void)state;
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    return system(command);
+}
+
+int main(int argc, char **argv)
+{
+    static unsigned kills;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_server_waits_for_its_client),
+        cmocka_unit_test(a_client_finds_a_server_that_starts_later),
+        cmocka_unit_test(while_the_link_is_down_packets_are_lost_and_what_was_lent_returns),
+        cmocka_unit_test(a_server_survives_clients_that_are_killed_and_takes_the_next),
+        cmocka_unit_test(a_client_survives_servers_that_are_killed_and_finds_the_next),
+        cmocka_unit_test(a_mesh_of_three_starts_in_any_order),
+        cmocka_unit_test(a_socket_that_somebody_listens_at_is_left_alone),
+    };
+    const struct CMUnitTest many[] = {
+        cmocka_unit_test_prestate(half_of_the_kills_as_server, &kills),
+        cmocka_unit_test_prestate(half_of_the_kills_as_client, &kills),
+    };
+
+    if (argc < 2)
+        return 2;
+    program = argv[1];
+    kills = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
+    if (getenv("PEER_LOG") != NULL)
+        sl_log_configure(getenv("PEER_LOG"));
+    snprintf(dir, sizeof(dir), "/tmp/sluice-memif-%d", (int)getpid());
+    mkdir(dir, 0700);
+    port_end_fill(payload, sizeof(payload));
+    return kills > 0 ? cmocka_run_group_tests(many, NULL, clean_up)
+                     : cmocka_run_group_tests(tests, NULL, clean_up);
+}
