@@ -228,7 +228,7 @@ static void hand_over(struct sl_dpdk_user *user, struct rte_mbuf **packets, unsi
     for (unsigned i = 0; i < count; i++) {
         struct rte_mbuf *packet = packets[i];
         uint32_t flow = packet->hash.fdir.lo, len = packet->pkt_len;
-        struct sl_dpdk_port *port = sl_dpdk_port_by_id(packet->port);
+        struct sl_dpdk_port *port = sl_dpdk_open_ports[packet->port];
         const void *bytes = rte_pktmbuf_read(packet, 0, len, user->line);
 
         if (bytes != NULL && port != NULL && sl_dpdk_flow_user(flow) == user)

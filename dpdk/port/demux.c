@@ -78,7 +78,7 @@ struct sl_dpdk_user *sl_dpdk_demux(struct sl_dpdk_port *port, struct rte_mbuf *p
         port->unknown++;
         return NULL;
     }
-    packet->port = port->id; /* not every driver says so */
+    packet->port = port->idx; /* ours from here on */
     packet->hash.fdir.lo = flow;
     packet->hash.fdir.hi = (frame->ip.type_of_service & 3) == 3; /* congestion experienced */
     if (!strip(packet, len)) {

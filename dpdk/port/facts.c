@@ -27,24 +27,26 @@ void sl_dpdk_port_info(const struct sl_dpdk_port *port, struct sl_dpdk_port_info
                                        : knows_link && link.link_status != 0;
 }
 
-/* Counters that others change meanwhile: each is whole, they may be of different moments. */
-void sl_dpdk_port_stats(const struct sl_dpdk_port *port, struct sl_dpdk_port_stats *out)
+void sl_dpdk_port_stats(struct sl_dpdk_port *port, struct sl_dpdk_port_stats *out)
 {
     struct rte_eth_stats stats = {0};
 
+    *out = (struct sl_dpdk_port_stats){0};
+    sl_dpdk_lock_wait(&port->rx);
+    out->received = port->received;
+    out->received_bytes = port->received_bytes;
+    out->foreign = port->foreign;
+    out->unknown = port->unknown;
+    out->inbox_full = port->inbox_full;
+    out->injected = sl_dpdk_inject_count(port);
+    sl_dpdk_lock_wait(&port->tx);
+    out->sent = port->sent;
+    out->sent_bytes = port->sent_bytes;
     (void)rte_eth_stats_get(port->id, &stats);
-    *out = (struct sl_dpdk_port_stats){
-        .received = port->received,
-        .received_bytes = port->received_bytes,
-        .sent = port->sent,
-        .sent_bytes = port->sent_bytes,
-        .foreign = port->foreign,
-        .unknown = port->unknown,
-        .inbox_full = port->inbox_full,
-        .down_dropped = atomic_load_explicit(&port->down_dropped, memory_order_relaxed),
-        .no_memory = atomic_load_explicit(&port->no_memory, memory_order_relaxed) + stats.rx_nombuf,
-        .missed = stats.imissed,
-        .restarts = port->restarts,
-        .injected = sl_dpdk_inject_count(port),
-    };
+    sl_dpdk_lock_give(&port->tx);
+    sl_dpdk_lock_give(&port->rx);
+    out->down_dropped = atomic_load_explicit(&port->down_dropped, memory_order_relaxed);
+    out->no_memory = atomic_load_explicit(&port->no_memory, memory_order_relaxed) + stats.rx_nombuf;
+    out->missed = stats.imissed;
+    out->restarts = atomic_load_explicit(&port->restarts, memory_order_relaxed);
 }

@@ -80,7 +80,8 @@ struct sl_dpdk_port {
     bool is_client; /* of memif: started again when it finds no server */
     int socket_fd;  /* of a client's connection, the driver's */
     uint64_t socket_inode;
-    uint64_t restart_ns, restart_wait_ns, restarts;
+    uint64_t restart_ns, restart_wait_ns;
+    _Atomic uint64_t restarts;
 };
 
 /* Packets of a user that wait for a flush. */
@@ -102,10 +103,9 @@ struct sl_dpdk_user {
 
 /* ---- port.c ---- */
 
-/* Every port that is open, by its idx and by DPDK's id; NULL: none. Changed under control and the
+/* Every port that is open, by its idx; NULL: none. Changed under control and the
  * port's locks. */
-extern struct sl_dpdk_port *sl_dpdk_open_ports[SL_DPDK_PORTS_MAX];
-struct sl_dpdk_port *sl_dpdk_port_by_id(uint16_t id);
+extern struct sl_dpdk_port *_Atomic sl_dpdk_open_ports[SL_DPDK_PORTS_MAX];
 
 /* ---- driver.c ---- */
 

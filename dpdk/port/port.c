@@ -18,16 +18,7 @@
 
 #define DESCRIPTORS 1024 /* each way */
 
-struct sl_dpdk_port *sl_dpdk_open_ports[SL_DPDK_PORTS_MAX];
-
-struct sl_dpdk_port *sl_dpdk_port_by_id(uint16_t id)
-{
-    for (unsigned i = 0; i < SL_DPDK_PORTS_MAX; i++) {
-        if (sl_dpdk_open_ports[i] != NULL && sl_dpdk_open_ports[i]->id == id)
-            return sl_dpdk_open_ports[i];
-    }
-    return NULL;
-}
+struct sl_dpdk_port *_Atomic sl_dpdk_open_ports[SL_DPDK_PORTS_MAX];
 
 /* Makes the device, unless it is there. */
 static int attach(struct sl_dpdk_port *port)

@@ -82,7 +82,7 @@ struct sl_dpdk_port_stats {
     uint64_t restarts;                 /* of the port, to find its peer */
     uint64_t injected;                 /* packets that the injector changed */
 };
-void sl_dpdk_port_stats(const struct sl_dpdk_port *port, struct sl_dpdk_port_stats *out);
+void sl_dpdk_port_stats(struct sl_dpdk_port *port, struct sl_dpdk_port_stats *out);
 
 /* ---- one engine's use of ports ---- */
 
