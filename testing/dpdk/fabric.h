@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a software switch does with frames, without I/O and without a clock of its own: forwards by
+ * MAC, damages what rules name, and serves each output port at its rate.
+ *
+ *   sl_fabric_receive() -> faults -> (held back) -> output queue, marks -> ops->send()
+ *
+ * A frame belongs to whoever handed it in until it is received; then to the fabric, which hands it
+ * to send() or drop() exactly once.
+ */
+#ifndef SL_TESTING_DPDK_FABRIC_H
+#define SL_TESTING_DPDK_FABRIC_H
+
+#include "core/rng.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define SL_FABRIC_PORTS 32   /* of one DPDK process: RTE_MAX_ETHPORTS */
+#define SL_FABRIC_RULES 64   /* faults at once */
+#define SL_FABRIC_QUEUE 8192 /* frames of one output port; a power of two */
+#define SL_FABRIC_HELD 8192  /* frames that are late */
+#define SL_FABRIC_MACS 1024  /* a power of two */
+#define SL_FABRIC_ANY (-1)
+
+struct sl_fabric_frame {
+    void *owner; /* opaque to the fabric: an mbuf */
+    uint8_t *bytes;
+    uint32_t len;
+    uint8_t in, out;
+    uint64_t due_ns; /* it may leave from then on */
+    uint64_t order;  /* of those that are late: equal times keep it */
+};
+
+struct sl_fabric_ops {
+    /* Takes the first frames of these, in order; how many. */
+    unsigned (*send)(void *arg, unsigned port, struct sl_fabric_frame *frames, unsigned count);
+    void (*drop)(void *arg, struct sl_fabric_frame *frame);
+    /* Another frame with the same bytes; false: no memory. */
+    bool (*copy)(void *arg, const struct sl_fabric_frame *frame, struct sl_fabric_frame *out);
+};
+
+/* Which frames, and what befalls them. SL_FABRIC_ANY: whichever. Chances are of 2^32. */
+struct sl_fabric_rule {
+    int in, out, port;      /* port: either of the two */
+    int source, source_end; /* UDP source ports */
+    int route;              /* as the header behind UDP says (dpdk/proto/wire.h) */
+    uint64_t loss, twice, damage, late;
+    uint64_t delay_ns; /* of every frame */
+    uint64_t late_ns;  /* at most, of those that are late: others overtake them */
+};
+
+struct sl_fabric_counts {
+    uint64_t in_frames, in_bytes, out_frames, out_bytes;
+    uint64_t lost, twice, damaged, late, marked; /* by faults; by the phantom queue */
+    uint64_t full;                               /* lost at the end of the queue */
+    uint64_t queue_most, queue_sum;              /* bytes that a frame found before it */
+    uint64_t phantom_most;
+};
+
+struct sl_fabric_port {
+    uint64_t rate;        /* bits per second; 0: whatever the receiver takes */
+    uint64_t limit;       /* bytes of the queue */
+    uint64_t mark;        /* bytes of the phantom queue from which frames are marked; 0: never */
+    double phantom_share; /* of the rate, at which the phantom queue is served */
+    uint64_t free_ns;     /* when the last frame of the queue has left */
+    uint64_t phantom, phantom_ns; /* its bytes, when they were counted */
+    uint64_t queued;              /* bytes */
+    unsigned head, tail;
+    struct sl_fabric_frame *queue;
+    struct sl_fabric_counts counts;
+    uint64_t from[SL_FABRIC_PORTS]; /* bytes that left here, by the port they came in at */
+};
+
+struct sl_fabric_mac {
+    uint8_t mac[6];
+    uint8_t port;
+    bool is_known;
+};
+
+struct sl_fabric {
+    const struct sl_fabric_ops *ops;
+    void *arg;
+    unsigned count;
+    bool is_lossless; /* nothing is received while a queue is nearly full */
+    struct sl_rng rng;
+    struct sl_fabric_port ports[SL_FABRIC_PORTS];
+    struct sl_fabric_rule rules[SL_FABRIC_RULES];
+    unsigned rule_count;
+    struct sl_fabric_mac macs[SL_FABRIC_MACS];
+    struct sl_fabric_frame *held; /* a heap by due_ns */
+    unsigned held_count;
+    uint64_t held_order;
+};
+
+/* -ENOMEM, -EINVAL. Queues hold 4 MiB each, unshaped. */
+int sl_fabric_init(struct sl_fabric *fabric, unsigned ports, uint64_t seed,
+                   const struct sl_fabric_ops *ops, void *arg);
+/* Drops what is left. */
+void sl_fabric_fini(struct sl_fabric *fabric);
+
+/* frame has owner, bytes and len. */
+void sl_fabric_receive(struct sl_fabric *fabric, unsigned port, struct sl_fabric_frame *frame,
+                       uint64_t now_ns);
+/* False while a lossless fabric has no room: leave frames where they are. */
+bool sl_fabric_has_room(const struct sl_fabric *fabric);
+/* Sends what is due. How many frames left. */
+unsigned sl_fabric_run(struct sl_fabric *fabric, uint64_t now_ns);
+/* When something is due next; UINT64_MAX: nothing waits. */
+uint64_t sl_fabric_next(const struct sl_fabric *fabric);
+
+/* A line of control (docs/dpdk.md): fault, cut, heal, shape, lossless, seed, reset. -EINVAL with a
+ * sentence. */
+int sl_fabric_command(struct sl_fabric *fabric, const char *line);
+/* One line of JSON. up[i]: the port has a peer. */
+void sl_fabric_print(const struct sl_fabric *fabric, const bool *up, FILE *out);
+
+#endif
