@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_CONFIG_PARTS_BYTES 6144
+#define SL_CONFIG_PARTS_BYTES 12288
 #define SL_CONFIG_SECTIONS 32
 
 /* In the order of their rows' choices. */
