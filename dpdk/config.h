@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Variables of DPDK: SLUICE_DPDK_*. */
+#ifndef SL_DPDK_CONFIG_H
+#define SL_DPDK_CONFIG_H
+
+#include "core/config.h"
+#include "multipath/config.h"
+
+#define SL_DPDK_PORTS_BYTES 2048 /* of SLUICE_DPDK_PORTS: 16 virtual devices with their arguments */
+
+/* In the order of their rows' choices. */
+enum sl_dpdk_cc { SL_DPDK_CC_SWIFT, SL_DPDK_CC_FIXED };
+
+struct sl_dpdk_config {
+    struct sl_mp_config mp;
+    char ports[SL_DPDK_PORTS_BYTES], inject[SL_TEXT_MAX];
+    enum sl_dpdk_cc cc;
+    int64_t routes, mtu, window, target_us, rto_min_ms, timeout_ms, crc;
+    int64_t traffic_class, udp_port, memory_mib;
+};
+
+SL_CONFIG_SECTION(dpdk)
+
+/* The paths that the user asks for. */
+struct sl_mp_path_wishes sl_dpdk_path_wishes(const struct sl_config *config);
+
+#endif

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lanes over flows: where bytes go, what strangers can do, paths that fail and routes that move. */
+#include "tests/unit/dpdk/dpdk_world.h"
+
+#include "core/state.h"
+#include "dpdk/events.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define LONG (3u << 20)
+
+static int prepare(void **state)
+{
+    (void)state;
+    world_prepare();
+    return 0;
+}
+
+static struct sl_dp_flow_stats stats_of(unsigned side, unsigned idx)
+{
+    struct sl_dp_flow_stats stats = {0};
+
+    if (world_lane(side, idx)->flow != NULL)
+        sl_dp_flow_stats(world_lane(side, idx)->flow, &stats);
+    return stats;
+}
+
+static bool is_up(unsigned side, unsigned idx)
+{
+    return world_lane(side, idx)->base.state == SL_MP_PATH_UP;
+}
+
+static void bytes_go_straight_to_where_they_belong(void **state)
+{
+    struct sl_mp_chunks *chunks;
+    unsigned before;
+
+    (void)state;
+    world_join();
+    chunks = &world_conn(1)->iface->rx_chunks;
+    before = chunks->free_count;
+    chunks->free_count = 0; /* there is no staging */
+    world_conn(0)->iface->tx_chunks.free_count = 0;
+    world_conn(0)->iface->rx_chunks.free_count = 0;
+    world_conn(1)->iface->tx_chunks.free_count = 0;
+    world_message(LONG);
+    chunks->free_count = before;
+    world_conn(0)->iface->rx_chunks.free_count = before;
+    world_conn(0)->iface->tx_chunks.free_count = before;
+    world_conn(1)->iface->tx_chunks.free_count = before;
+    assert_true(world_lane(0, 0)->base.stats.sent_bytes > LONG / 8);
+    assert_true(world_lane(0, 1)->base.stats.sent_bytes > LONG / 8);
+}
+
+static void gpu_memory_is_refused_and_left_to_the_engine(void **state)
+{
+    struct sl_mem mem = {.addr = state, .len = 8, .kind = SL_MEM_CUDA, .fd = -1};
+    struct sl_mr *mr = NULL;
+
+    world_join();
+    assert_int_equal(world[0].iface->ops->mr_reg(world[0].iface, &mem, &mr, NULL), -ENOTSUP);
+    assert_int_equal(world[0].iface->caps & SL_CAP_GPU, 0);
+}
+
+static void what_the_wire_loses_is_repeated(void **state)
+{
+    (void)state;
+    world_join();
+    fake_port_weather(&(struct fake_port_weather){.lost = 20, .doubled = 30, .held = 10});
+    for (unsigned i = 0; i < 4; i++)
+        world_message(LONG / 4);
+    fake_port_weather(&(struct fake_port_weather){0});
+    assert_true(stats_of(0, 0).resent_packets > 0);
+    assert_true(stats_of(1, 1).repeated_packets > 0);
+    assert_int_equal(world_lane(0, 0)->base.stats.failures, 0);
+}
+
+static void payload_is_lent_until_the_port_has_read_it(void **state)
+{
+    (void)state;
+    fake_port_weather(&(struct fake_port_weather){.keeps = true, .slow = 5});
+    world_join();
+    for (unsigned i = 0; i < 4; i++)
+        world_message(100000);
+    WORLD_UNTIL(world_lane(0, 0)->lent == 0 && world_lane(1, 0)->lent == 0);
+}
+
+static void a_port_that_takes_nothing_gives_its_payload_back_when_its_path_ends(void **state)
+{
+    static uint8_t bytes[200000], got[200000];
+    struct sl_buf buf = {.addr = bytes, .len = sizeof(bytes)};
+    struct sl_sink sink = {.dst = got, .len = sizeof(got), .tag = 1};
+    struct sl_req send_req = {.status = SL_PENDING}, recv_req = {.status = SL_PENDING};
+
+    (void)state;
+    memset(bytes, 7, sizeof(bytes));
+    fake_port_weather(&(struct fake_port_weather){.keeps = true});
+    sl_dpdk_config_edit(&world[0].config)->timeout_ms = 50;
+    sl_dpdk_config_edit(&world[1].config)->timeout_ms = 50;
+    world_join();
+    fake_port_stuck("a0", true);
+    WORLD_UNTIL(world[1].iface->ops->recv(world[1].ep, &sink, &recv_req) >= 0);
+    WORLD_UNTIL(world[0].iface->ops->send(world[0].ep, &buf, 1, &send_req) >= 0);
+    WORLD_UNTIL(send_req.status != SL_PENDING && recv_req.status != SL_PENDING);
+    assert_int_equal(send_req.status, 0);
+    assert_memory_equal(bytes, got, sizeof(got));
+    assert_false(is_up(0, 0));
+    assert_int_equal(world_lane(0, 0)->lent, 0);
+    fake_port_stuck("a0", false);
+    WORLD_UNTIL(is_up(0, 0) && is_up(1, 0));
+}
+
+static void a_path_that_dies_says_port_source_port_and_peer(void **state)
+{
+    char name[128], expected[160];
+
+    (void)state;
+    sl_dpdk_config_edit(&world[0].config)->timeout_ms = 50;
+    world_join();
+    world_message(LONG);
+    snprintf(expected, sizeof(expected), "UDP source port %u to 10.1.0.",
+             sl_dpdk_lane_port(world_lane(0, 0)));
+    world_lane(0, 0)->base.lanes->name(&world_lane(0, 0)->base, name, sizeof(name));
+    fake_port_cut("a0", 0, true);
+    fake_port_cut("b0", 0, true);
+    world_message(LONG);
+    WORLD_UNTIL(world_lane(0, 0)->base.stats.failures == 1);
+    world_message(LONG); /* by the other one */
+    if (strstr(world_lane(0, 0)->base.why, expected) == NULL &&
+        strstr(world_lane(0, 0)->base.why, "nothing came back") == NULL)
+        fail_msg("%s is not in '%s'", expected, world_lane(0, 0)->base.why);
+    snprintf(expected, sizeof(expected), "a0:%u > 10.1.0.", sl_dpdk_lane_port(world_lane(0, 0)));
+    assert_int_equal(strncmp(name, "a0:", 3), 0);
+    fake_port_cut("a0", 0, false);
+    fake_port_cut("b0", 0, false);
+    WORLD_UNTIL(is_up(0, 0) && is_up(1, 0));
+    world_message(LONG);
+    assert_int_equal(world[0].downs + world[1].downs, 0);
+}
+
+static void a_link_that_goes_takes_its_paths_and_brings_them_back(void **state)
+{
+    (void)state;
+    sl_dpdk_config_edit(&world[0].config)->timeout_ms = 100;
+    sl_dpdk_config_edit(&world[1].config)->timeout_ms = 100;
+    world_join();
+    fake_port_link("b1", false);
+    WORLD_UNTIL(!world_iface(1)->rails[1].base.usable);
+    world_message(LONG);
+    WORLD_UNTIL(!is_up(0, 1));
+    fake_port_link("b1", true);
+    WORLD_UNTIL(is_up(0, 1) && is_up(1, 1));
+    world_message(LONG);
+}
+
+static void a_link_that_comes_late_is_waited_for(void **state)
+{
+    (void)state;
+    fake_port_neighbours(40);
+    world_join();
+    world_message(LONG);
+}
+
+static void labels_are_source_ports_and_move_at_once(void **state)
+{
+    struct sl_state_path paths[4] = {0};
+    struct sl_dpdk_lane *lane;
+    uint16_t before, other;
+
+    (void)state;
+    world_join();
+    lane = world_lane(0, 0);
+    before = sl_dpdk_lane_port(lane);
+    other = sl_dpdk_lane_port(world_lane(0, 1));
+    assert_true(before >= 0xc000 && other >= 0xc000 && before != other);
+    assert_int_equal(world[0].iface->ops->ep_stats(world[0].ep, paths, 4), 2);
+    assert_int_equal(paths[0].source_port, before);
+    assert_int_equal(paths[0].label, lane->label);
+    world_message(LONG);
+    lane->base.label = 0xbeef;
+    assert_int_equal(lane->base.lanes->route(&lane->base), 0);
+    assert_int_equal(sl_dpdk_lane_port(lane), sl_mp_udp_sport(0xbeef));
+    assert_int_equal(lane->routes[0].way.head[34] << 8 | lane->routes[0].way.head[35],
+                     sl_mp_udp_sport(0xbeef));
+    assert_int_equal(lane->base.shown.source_port, sl_mp_udp_sport(0xbeef));
+    fake_port_cut("a0", before, true); /* nothing goes by it any more */
+    world_message(LONG);
+    assert_int_equal(lane->base.stats.failures, 0);
+    assert_int_equal(stats_of(0, 0).timeouts, 0);
+}
+
+static void a_lane_sprays_over_its_routes(void **state)
+{
+    struct sl_dp_route_stats route;
+
+    (void)state;
+    sl_dpdk_config_edit(&world[0].config)->routes = 4;
+    sl_dpdk_config_edit(&world[1].config)->routes = 2;
+    world_join();
+    world_message(LONG);
+    for (unsigned i = 0; i < 4; i++) {
+        sl_dp_route_stats(world_lane(0, 0)->flow, i, &route);
+        assert_true(route.sent_packets > 0);
+        for (unsigned j = 0; j < i; j++)
+            assert_int_not_equal(world_lane(0, 0)->routes[i].source_port,
+                                 world_lane(0, 0)->routes[j].source_port);
+    }
+    assert_int_equal(world_lane(1, 0)->route_count, 2);
+}
+
+static void a_route_that_dies_is_left_and_told(void **state)
+{
+    struct sl_event_totals totals;
+
+    (void)state;
+    sl_dpdk_config_edit(&world[0].config)->routes = 4;
+    world_join();
+    world_message(LONG);
+    fake_port_cut("a0", world_lane(0, 0)->routes[2].source_port, true);
+    for (unsigned i = 0; i < 8; i++)
+        world_message(LONG);
+    sl_event_totals(&world[0].events, &totals);
+    assert_true(totals.counts[SL_EVENT_DPDK_ROUTE_DOWN] > 0);
+    assert_int_equal(world_lane(0, 0)->base.stats.failures, 0);
+    fake_port_cut("a0", world_lane(0, 0)->routes[2].source_port, false);
+    WORLD_UNTIL(
+        (sl_event_totals(&world[0].events, &totals), totals.counts[SL_EVENT_DPDK_ROUTE_UP] > 0));
+}
+
+static void paths_between_two_ports_have_ports_of_their_own(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2; i++)
+        sl_dpdk_config_edit(&world[i].config)->mp.paths_per_rail = 3;
+    world_join();
+    assert_int_equal(world_conn(0)->path_count, 6);
+    for (unsigned i = 0; i < 6; i++)
+        for (unsigned j = 0; j < i; j++)
+            assert_int_not_equal(sl_dpdk_lane_port(world_lane(0, i)),
+                                 sl_dpdk_lane_port(world_lane(0, j)));
+    world_message(LONG);
+}
+
+static void without_receive_buffers_frames_wait(void **state)
+{
+    struct sl_dpdk_rail *rail;
+    unsigned all;
+
+    (void)state;
+    world_join();
+    rail = (struct sl_dpdk_rail *)world_conn(1)->frame_path->rail;
+    all = rail->buffers.free_count;
+    assert_true(all > 0);
+    rail->buffers.free_count = 0;
+    for (unsigned i = 0; i < 200; i++)
+        world_progress();
+    rail->buffers.free_count = all;
+    world_message(100);
+    assert_int_equal(world[1].downs, 0);
+}
+
+/* ---- strangers ---- */
+
+/* A packet to side 1's flow, by who knows as much of it as is said. */
+static void forge(bool has_secret, uint32_t seq, bool is_write, uint32_t imm, uint32_t off,
+                  uint32_t len)
+{
+    static uint8_t packet[SL_DP_HEAD_BYTES + 4096];
+    const struct sl_dpdk_lane *lane = world_lane(1, 0);
+    struct sl_dp_head head = {.kind_version = SL_DP_DATA << 4 | SL_DP_VERSION,
+                              .flags =
+                                  (uint8_t)(SL_DP_FLAG_LAST | (is_write ? SL_DP_FLAG_WRITE : 0)),
+                              .flow = lane->number,
+                              .secret = has_secret ? lane->secret : 0x1234,
+                              .seq = seq,
+                              .imm = imm,
+                              .offset = off};
+
+    sl_dp_head_seal(&head);
+    memcpy(packet, &head, sizeof(head));
+    memset(packet + sizeof(head), 0xee, len);
+    fake_port_inject(lane->number, packet, sizeof(head) + len);
+    for (unsigned i = 0; i < 4; i++)
+        world_progress();
+}
+
+static void a_stranger_changes_nothing(void **state)
+{
+    (void)state;
+    world_join();
+    for (unsigned i = 0; i < 100; i++)
+        forge(false, i, i % 2 == 0, i << 16, i * 100, 1000);
+    assert_true(world_iface(1)->engine.dropped_secret >= 100);
+    assert_true(is_up(1, 0));
+    world_message(LONG);
+    assert_int_equal(world_lane(1, 0)->base.stats.failures, 0);
+}
+
+static uint32_t next_seq(void)
+{
+    return (uint32_t)stats_of(0, 0).sent_packets; /* nothing was lost, and parts are none */
+}
+
+static void a_peer_cannot_write_where_nothing_was_granted(void **state)
+{
+    uint32_t seq;
+
+    (void)state;
+    world_join();
+    seq = next_seq();
+    forge(true, seq, true, 0, 0, 1000);
+    WORLD_UNTIL(world_lane(1, 0)->base.stats.failures == 1);
+    world_message(1000);
+}
+
+static void a_peer_cannot_write_past_what_was_granted(void **state)
+{
+    static uint8_t block[3 * 8192];
+    static const struct sl_sink sink = {.dst = block + 8192, .len = 8192, .tag = 1};
+    static struct sl_req req = {.status = SL_PENDING};
+    uint32_t id = UINT32_MAX;
+
+    (void)state;
+    world_join();
+    WORLD_UNTIL(world[1].iface->ops->recv(world[1].ep, &sink, &req) >= 0);
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
+        if (world_conn(1)->rx_cts[i].used)
+            id = (uint32_t)world_conn(1)->rx_cts[i].generation << 6 | i;
+    assert_int_not_equal(id, UINT32_MAX);
+    /* Its last byte would be one too far; or in the next 2 GiB; or it ends behind all offsets. */
+    forge(true, next_seq(), true, id, 8192 - 999, 1000);
+    WORLD_UNTIL(world_lane(1, 0)->base.stats.failures == 1);
+    WORLD_UNTIL(is_up(0, 0) && is_up(1, 0));
+    forge(true, next_seq(), true, 1u << 16 | id, 0, 1000);
+    WORLD_UNTIL(world_lane(1, 0)->base.stats.failures == 2);
+    WORLD_UNTIL(is_up(0, 0) && is_up(1, 0));
+    forge(true, next_seq(), true, id, UINT32_MAX - 99, 100); /* none of a message */
+    for (unsigned i = 0; i < sizeof(block); i++)
+        assert_int_equal(block[i], 0);
+}
+
+static void a_frame_is_not_longer_than_its_buffer(void **state)
+{
+    (void)state;
+    world_join();
+    forge(true, next_seq(), false, 63u << 16, world_iface(1)->mp.slot_bytes - 10, 11);
+    WORLD_UNTIL(world_lane(1, 0)->base.stats.failures == 1);
+    world_message(1000);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, world_clean)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(bytes_go_straight_to_where_they_belong),
+        CASE(gpu_memory_is_refused_and_left_to_the_engine),
+        CASE(what_the_wire_loses_is_repeated),
+        CASE(payload_is_lent_until_the_port_has_read_it),
+        CASE(a_port_that_takes_nothing_gives_its_payload_back_when_its_path_ends),
+        CASE(a_path_that_dies_says_port_source_port_and_peer),
+        CASE(a_link_that_goes_takes_its_paths_and_brings_them_back),
+        CASE(a_link_that_comes_late_is_waited_for),
+        CASE(labels_are_source_ports_and_move_at_once),
+        CASE(a_lane_sprays_over_its_routes),
+        CASE(a_route_that_dies_is_left_and_told),
+        CASE(paths_between_two_ports_have_ports_of_their_own),
+        CASE(without_receive_buffers_frames_wait),
+        CASE(a_stranger_changes_nothing),
+        CASE(a_peer_cannot_write_where_nothing_was_granted),
+        CASE(a_peer_cannot_write_past_what_was_granted),
+        CASE(a_frame_is_not_longer_than_its_buffer),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
