@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints docs/env.md from the tables of variables; a test compares the two. */
 #include "core/config.h"
+#include "dpdk/config.h"
 #include "lib/backends.h"
 #include "tools/bench/config.h"
 #include "tools/nccl/config.h"
@@ -61,7 +62,7 @@ int main(void)
     const struct sl_config_section *section;
 
     sl_backends_register();
-    if (sl_config_register(&sl_bench_section) != 0 ||
+    if (sl_config_register(&sl_dpdk_section) != 0 || sl_config_register(&sl_bench_section) != 0 ||
         sl_config_register(&sl_preload_section) != 0 || sl_config_register(&sl_nccl_section) != 0)
         return 1;
     printf("# Environment variables\n\n"
