@@ -166,7 +166,7 @@ void sl_dpdk_thread_enter_slow(void)
 
 static int check_result(const struct start *start)
 {
-    char last[200];
+    char first[200];
 
     if (start->result >= 0)
         return 0;
@@ -174,10 +174,10 @@ static int check_result(const struct start *start)
         sl_info("dpdk", "EAL was started by the program, and is used as it is");
         return 0;
     }
-    sl_dpdk_log_last(last, sizeof(last));
+    sl_dpdk_log_first(first, sizeof(first));
     return sl_fail(start->error > 0 ? -start->error : -ENOTSUP,
                    "DPDK could not start in this process: %s%s%s", rte_strerror(start->error),
-                   last[0] != '\0' ? "; " : "", last);
+                   first[0] != '\0' ? "; " : "", first);
 }
 
 int sl_dpdk_eal_start(const struct sl_dpdk_port_settings *settings,

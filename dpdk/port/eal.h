@@ -26,8 +26,8 @@ static inline void sl_dpdk_thread_enter(void)
 
 /* DPDK's lines go to core/log. -ENOMEM. */
 int sl_dpdk_log_start(void);
-/* The last line that DPDK wrote as an error since sl_dpdk_log_clear(), for a sentence; "": none. */
+/* The first line that DPDK wrote as an error since sl_dpdk_log_clear(), for a sentence; "": none. */
 void sl_dpdk_log_clear(void);
-void sl_dpdk_log_last(char *out, size_t cap);
+void sl_dpdk_log_first(char *out, size_t cap);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DPDK's lines: to core/log, and the last error kept for a sentence. */
+/* DPDK's lines: to core/log, and the first error kept for a sentence. */
 #include "core/err.h"
 #include "core/log.h"
 #include "dpdk/port/eal.h"
@@ -13,8 +13,8 @@
 #define LINE_MAX_BYTES 256
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char last_error[LINE_MAX_BYTES];
-static char last_line[LINE_MAX_BYTES]; /* a driver that polls a dead link says so each time */
+static char first_error[LINE_MAX_BYTES]; /* the cause: what follows it says that others gave up */
+static char last_line[LINE_MAX_BYTES];   /* a driver that polls a dead link says so each time */
 
 /* An error of DPDK is mostly one that the caller has a sentence for, or that goes away by itself
  * (a peer that is not there yet): people see it when they ask for information. */
@@ -38,8 +38,8 @@ static ssize_t take_line(void *cookie, const char *text, size_t len)
     line[strcspn(line, "\n")] = '\0';
     sl_tame_text(line);
     pthread_mutex_lock(&lock);
-    if (level <= (int)RTE_LOG_ERR)
-        memcpy(last_error, line, sizeof(line));
+    if (level <= (int)RTE_LOG_ERR && first_error[0] == '\0')
+        memcpy(first_error, line, sizeof(line));
     again = strcmp(line, last_line) == 0;
     memcpy(last_line, line, sizeof(line));
     pthread_mutex_unlock(&lock);
@@ -63,13 +63,13 @@ int sl_dpdk_log_start(void)
 void sl_dpdk_log_clear(void)
 {
     pthread_mutex_lock(&lock);
-    last_error[0] = '\0';
+    first_error[0] = '\0';
     pthread_mutex_unlock(&lock);
 }
 
-void sl_dpdk_log_last(char *out, size_t cap)
+void sl_dpdk_log_first(char *out, size_t cap)
 {
     pthread_mutex_lock(&lock);
-    snprintf(out, cap, "%s", last_error);
+    snprintf(out, cap, "%s", first_error);
     pthread_mutex_unlock(&lock);
 }

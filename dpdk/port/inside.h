@@ -50,11 +50,12 @@ struct sl_dpdk_traits {
 };
 
 struct sl_dpdk_port {
-    uint16_t id;        /* DPDK's */
-    uint16_t idx;       /* ours */
-    _Atomic bool is_up; /* link.c's; read by the data path without a lock, as a hint */
-    bool has_interrupts;
-    bool has_started; /* changed under rx and tx: a burst before it is an error of DPDK's */
+    uint16_t id;         /* DPDK's */
+    uint16_t idx;        /* ours */
+    _Atomic bool is_up;  /* link.c's; read by the data path without a lock, as a hint */
+    bool has_interrupts; /* the driver took the wish */
+    int sleep_fd;        /* -1: and has none */
+    bool has_started;    /* changed under rx and tx: a burst before it is an error of DPDK's */
     struct sl_dpdk_traits traits;
     struct sl_dpdk_address address;
     uint8_t gateway[4];
@@ -145,6 +146,12 @@ void sl_dpdk_user_done(struct sl_dpdk_user *user);
 void sl_dpdk_arp_receive(struct sl_dpdk_port *port, struct rte_mbuf *packet);
 /* The MAC of an address of the port's subnet. -EAGAIN: it is asked for. */
 int sl_dpdk_arp_find(struct sl_dpdk_port *port, const uint8_t ip[4], uint8_t mac[6]);
+
+/* ---- sleep.c ---- */
+
+/* After the port was started; before it is stopped. */
+void sl_dpdk_sleep_open(struct sl_dpdk_port *port);
+void sl_dpdk_sleep_close(struct sl_dpdk_port *port);
 
 /* ---- gate.c ---- */
 

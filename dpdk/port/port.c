@@ -23,7 +23,7 @@ struct sl_dpdk_port *_Atomic sl_dpdk_open_ports[SL_DPDK_PORTS_MAX];
 /* Makes the device, unless it is there. */
 static int attach(struct sl_dpdk_port *port)
 {
-    char devargs[SL_DPDK_NAME_MAX + SL_DPDK_ARGS_MAX], last[200];
+    char devargs[SL_DPDK_NAME_MAX + SL_DPDK_ARGS_MAX], why[200];
 
     if (port->spec.kind == SL_DPDK_RING)
         return sl_dpdk_ring_attach(&port->spec, &port->id);
@@ -41,10 +41,11 @@ static int attach(struct sl_dpdk_port *port)
     int err = rte_dev_probe(devargs);
     if (err == 0 && rte_eth_dev_get_port_by_name(port->spec.name, &port->id) == 0)
         return 0;
-    sl_dpdk_log_last(last, sizeof(last));
-    return sl_fail(-ENODEV, "DPDK has no port '%s': %s%s%s", port->spec.name,
-                   err != 0 ? strerror(-err) : "its driver made no port of that name",
-                   last[0] != '\0' ? "; " : "", last);
+    sl_dpdk_log_first(why, sizeof(why));
+    if (why[0] == '\0')
+        snprintf(why, sizeof(why), "%s",
+                 err != 0 ? strerror(-err) : "its driver made no port of that name");
+    return sl_fail(-ENODEV, "DPDK has no port '%s': %s", port->spec.name, why);
 }
 
 static void detach(struct sl_dpdk_port *port)
@@ -168,16 +169,6 @@ static int start(struct sl_dpdk_port *port)
     return sl_fail(err, "DPDK port '%s' does not start: %s", port->name, strerror(-err));
 }
 
-/* Some drivers take the wish, and have none. */
-static void check_interrupts(struct sl_dpdk_port *port)
-{
-    port->has_interrupts = port->has_interrupts && port->has_started &&
-                           rte_eth_dev_rx_intr_ctl_q_get_fd(port->id, 0) >= 0 &&
-                           rte_eth_dev_rx_intr_enable(port->id, 0) == 0;
-    if (port->has_interrupts)
-        (void)rte_eth_dev_rx_intr_disable(port->id, 0);
-}
-
 static int set_up(struct sl_dpdk_port *port, const struct sl_dpdk_port_settings *settings)
 {
     struct rte_eth_dev_info info;
@@ -204,7 +195,7 @@ static int set_up(struct sl_dpdk_port *port, const struct sl_dpdk_port_settings 
     if (err != 0)
         sl_dpdk_pools_put(port);
     else
-        check_interrupts(port);
+        sl_dpdk_sleep_open(port);
     return err;
 }
 
@@ -231,6 +222,7 @@ static int open_port(const struct sl_dpdk_spec *spec, const struct sl_dpdk_port_
     memset(port, 0, sizeof(*port));
     pthread_mutex_init(&port->neighbours_lock, NULL);
     port->idx = (uint16_t)idx;
+    port->sleep_fd = -1;
     port->spec = *spec;
     err = sl_dpdk_driver_args(&port->spec);
     if (err != 0)
@@ -263,6 +255,7 @@ static void close_port(struct sl_dpdk_port *port)
     sl_dpdk_lock_wait(&port->tx);
     sl_dpdk_open_ports[port->idx] = NULL;
     sl_dpdk_inject_stop(port);
+    sl_dpdk_sleep_close(port);
     if (port->has_started)
         (void)rte_eth_dev_stop(port->id);
     detach(port);

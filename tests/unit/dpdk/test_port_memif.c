@@ -7,6 +7,7 @@
 #include "tests/unit/dpdk/port_spawn.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -222,6 +223,38 @@ static void a_socket_that_somebody_listens_at_is_left_alone(void **state)
     assert_non_null(strstr(sluice_last_error(), "something else"));
 }
 
+/* memif has no interrupts; vhost does. */
+static void a_sleeper_wakes_when_packets_come(void **state)
+{
+    char own[128], theirs[128];
+    struct port_spawned peer;
+    struct port_end end;
+
+    (void)state;
+    snprintf(own, sizeof(own), "net_vhost0,iface=%s/v.sock,queues=1", dir);
+    snprintf(theirs, sizeof(theirs), "net_virtio_user0,path=%s/v.sock,queues=1,in_order=1", dir);
+    open_end(&end, own, 0);
+    port_spawn(&peer, program, theirs, "echo", 0);
+    assert_true(port_spawn_meet(&peer, &end, 50000));
+    exchange(&end, 20);
+    port_end_wait(&end, &end.came, UINT64_MAX, 100); /* all repeated ones are back */
+    struct pollfd sleeper = {.fd = sl_dpdk_port_fd(end.port), .events = POLLIN};
+    assert_true(sleeper.fd >= 0);
+    sl_dpdk_port_disarm(end.port);
+    assert_int_equal(sl_dpdk_port_arm(end.port), 0);
+    port_end_poll(&end);
+    uint64_t came = end.came;
+    assert_int_equal(poll(&sleeper, 1, 20), 0);
+    assert_int_equal(port_end_send(&end, payload, 100, false), 0);
+    sl_dpdk_flush(end.user, end.port);
+    assert_int_equal(poll(&sleeper, 1, 5000), 1);
+    assert_true(port_end_wait(&end, &end.came, came + 1, 1000));
+    sl_dpdk_port_disarm(end.port);
+    assert_int_equal(poll(&sleeper, 1, 0), 0);
+    assert_int_equal(port_spawn_end(&peer), 0);
+    port_end_close(&end);
+}
+
 static void half_of_the_kills_as_server(void **state)
 {
     kill_and_go_on("server", "client", *(unsigned *)*state / 2, 30000);
@@ -252,6 +285,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_client_survives_servers_that_are_killed_and_finds_the_next),
         cmocka_unit_test(a_mesh_of_three_starts_in_any_order),
         cmocka_unit_test(a_socket_that_somebody_listens_at_is_left_alone),
+        cmocka_unit_test(a_sleeper_wakes_when_packets_come),
     };
     const struct CMUnitTest many[] = {
         cmocka_unit_test_prestate(half_of_the_kills_as_server, &kills),
