@@ -21,6 +21,7 @@
 #include "dpdk/port/inside.h"
 
 #include <pthread.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,16 +38,17 @@ static bool is_out; /* the thread has left the gate with the locks: known to it 
 
 bool sl_dpdk_control_lock(void)
 {
-    struct timespec until;
+    uint64_t until_ns = sl_now(&sl_clock_monotonic) + ENTER_MS * SL_NS_PER_MS;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ENTER_MS / 1000;
-    if (pthread_mutex_clocklock(&control, CLOCK_MONOTONIC, &until) == 0)
-        return true;
-    sl_fail(-ETIMEDOUT,
-            "DPDK's control thread hangs: a memif server that accepts no connection, or "
-            "a driver that does not return");
-    return false;
+    while (pthread_mutex_trylock(&control) != 0) {
+        if (sl_now(&sl_clock_monotonic) > until_ns) {
+            sl_fail_text(-ETIMEDOUT, "DPDK's control thread hangs: in a memif server that accepts "
+                                     "no connection, or in a driver");
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+    return true;
 }
 
 void sl_dpdk_control_unlock(void)
@@ -123,26 +125,30 @@ static int wait_for_entry(void)
 
 int sl_dpdk_gate_install(void)
 {
+    static struct rte_intr_handle *handle; /* as long as the process */
     pthread_condattr_t attr;
-    struct rte_intr_handle *handle;
     int fd, err;
 
     if (is_installed)
         return 0;
+    handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+    fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+    /* Of this type nothing is read from the descriptor, so that it stays due. */
+    if (handle == NULL || fd < 0 || rte_intr_fd_set(handle, fd) != 0 ||
+        rte_intr_type_set(handle, RTE_INTR_HANDLE_EXT) != 0)
+        err = -ENOMEM;
+    else
+        err = rte_intr_callback_register(handle, gate, NULL);
+    if (err != 0) {
+        rte_intr_instance_free(handle);
+        if (fd >= 0)
+            close(fd);
+        return sl_fail(err, "DPDK's control thread cannot be watched: %s", strerror(-err));
+    }
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&changed, &attr);
     pthread_condattr_destroy(&attr);
-    handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
-    fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (handle == NULL || fd < 0)
-        return sl_fail(-ENOMEM, "no memory to watch DPDK's control thread");
-    /* Of this type nothing is read from the descriptor, so that it stays due. */
-    if (rte_intr_fd_set(handle, fd) != 0 || rte_intr_type_set(handle, RTE_INTR_HANDLE_EXT) != 0)
-        return sl_fail(-ENOTSUP, "DPDK refuses a descriptor of ours");
-    err = rte_intr_callback_register(handle, gate, NULL);
-    if (err != 0)
-        return sl_fail(err, "DPDK's control thread cannot be watched (%d)", err);
-    is_installed = true; /* as long as the process */
+    is_installed = true;
     return wait_for_entry();
 }
