@@ -3,13 +3,13 @@
  * DPDK's control thread, kept out of the way of bursts.
  *
  * When a memif peer goes, DPDK's interrupt thread unmaps the shared memory at once, and a burst
- * that reads it at that moment ends the process (DPDK 22.11; 24.11 as well). The driver has no lock
+ * that reads it at that moment ends the process (DPDK 22.11 to 26.07). The driver has no lock
  * for it. So that thread is kept in a callback of ours, the gate, which is due whenever the thread
  * looks (an eventfd that is never read). It leaves the gate with the control lock and the locks of
  * all gated ports, and gives them back when it enters again: everything else it does happens in
  * between, in particular what the driver does.
  *
- *   gate:   look at links | give locks | start again | sleep 1 to 20 ms | take locks ->
+ *   gate:   look at links | give locks | start again | sleep 1 to 50 ms | take locks ->
  *   driver: accept, connect, unmap, ... ->
  *
  * Between these the data path runs as ever: it tries a port's lock, and skips a burst when the
@@ -79,7 +79,7 @@ static void enter(void)
 {
     if (!is_out)
         pthread_mutex_lock(&control); /* the first time */
-    sl_dpdk_links_note();
+    sl_dpdk_links_note(sl_now(&sl_clock_monotonic));
     if (is_out)
         each_gated(sl_dpdk_lock_give);
     is_out = false;

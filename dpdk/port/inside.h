@@ -78,10 +78,11 @@ struct sl_dpdk_port {
     char driver[32], name[SL_DPDK_NAME_MAX];
     bool was_there; /* before us: not ours to remove */
     unsigned users;
+    bool is_fresh;  /* of memif: has new sockets since it is up */
     bool is_client; /* of memif: started again when it finds no server */
     int socket_fd;  /* of a client's connection, the driver's */
     uint64_t socket_inode;
-    uint64_t restart_ns, restart_wait_ns;
+    uint64_t restart_ns, restart_wait_ns, hurry_until_ns;
     _Atomic uint64_t restarts;
 };
 
@@ -167,7 +168,7 @@ void sl_dpdk_gate_hurry(void);
 /* ---- link.c ---- */
 
 /* Looks at the links of gated ports. Under control and the locks of these ports. */
-void sl_dpdk_links_note(void);
+void sl_dpdk_links_note(uint64_t now_ns);
 /* Starts those again that have no peer. Under control. Returns how long it may be until the next
  * call. */
 uint64_t sl_dpdk_links_restart(uint64_t now_ns);

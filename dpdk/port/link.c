@@ -14,8 +14,12 @@
 
 #define AGAIN_LEAST_NS (10 * SL_NS_PER_MS)
 #define AGAIN_MOST_NS (200 * SL_NS_PER_MS)
-#define HURRY_NS (1 * SL_NS_PER_MS) /* an attempt may be under way */
-#define CALM_NS (20 * SL_NS_PER_MS) /* how long a peer that went may stay unnoticed */
+/* How long the control thread sleeps: while an attempt is under way, which takes some ten messages;
+ * while a port waits for a peer; and while all are up, when it notices a peer that went. */
+#define HURRY_NS (1 * SL_NS_PER_MS)
+#define WAIT_NS (20 * SL_NS_PER_MS)
+#define CALM_NS (50 * SL_NS_PER_MS)
+#define ATTEMPT_NS (1000 * SL_NS_PER_MS)
 
 static bool is_link_up(const struct sl_dpdk_port *port)
 {
@@ -25,7 +29,7 @@ static bool is_link_up(const struct sl_dpdk_port *port)
            link.link_status != 0;
 }
 
-void sl_dpdk_links_note(void)
+void sl_dpdk_links_note(uint64_t now_ns)
 {
     for (unsigned i = 0; i < SL_DPDK_PORTS_MAX; i++) {
         struct sl_dpdk_port *port = sl_dpdk_open_ports[i];
@@ -36,12 +40,12 @@ void sl_dpdk_links_note(void)
         if (atomic_exchange_explicit(&port->is_up, is_up, memory_order_relaxed) == is_up)
             continue;
         sl_debug("dpdk", "port %s is %s", port->name, is_up ? "up" : "down");
-        if (is_up)
-            sl_dpdk_memif_close_in_children(port);
+        port->hurry_until_ns = now_ns + ATTEMPT_NS;
+        port->is_fresh = is_up;
     }
 }
 
-static void restart(struct sl_dpdk_port *port)
+static void restart(struct sl_dpdk_port *port, uint64_t now_ns)
 {
     sl_dpdk_lock_wait(&port->rx);
     sl_dpdk_lock_wait(&port->tx);
@@ -51,8 +55,10 @@ static void restart(struct sl_dpdk_port *port)
     sl_dpdk_lock_give(&port->tx);
     sl_dpdk_lock_give(&port->rx);
     port->restarts++;
-    if (port->has_started)
-        sl_dpdk_memif_find_socket(port);
+    if (!port->has_started)
+        return;
+    sl_dpdk_memif_find_socket(port);
+    port->hurry_until_ns = now_ns + ATTEMPT_NS;
 }
 
 static void restart_when_due(struct sl_dpdk_port *port, uint64_t now_ns)
@@ -64,7 +70,7 @@ static void restart_when_due(struct sl_dpdk_port *port, uint64_t now_ns)
     wait_ns = wait_ns == 0 ? AGAIN_LEAST_NS : wait_ns * 3 / 2;
     port->restart_wait_ns = wait_ns < AGAIN_MOST_NS ? wait_ns : AGAIN_MOST_NS;
     port->restart_ns = now_ns + port->restart_wait_ns;
-    restart(port);
+    restart(port, now_ns);
 }
 
 uint64_t sl_dpdk_links_restart(uint64_t now_ns)
@@ -76,12 +82,16 @@ uint64_t sl_dpdk_links_restart(uint64_t now_ns)
 
         if (port == NULL || !port->traits.is_gated)
             continue;
+        if (port->is_fresh)
+            sl_dpdk_memif_close_in_children(port);
+        port->is_fresh = false;
         if (atomic_load_explicit(&port->is_up, memory_order_relaxed)) {
             port->restart_wait_ns = 0;
             continue;
         }
         restart_when_due(port, now_ns);
-        wait_ns = HURRY_NS;
+        uint64_t own_ns = now_ns < port->hurry_until_ns ? HURRY_NS : WAIT_NS;
+        wait_ns = own_ns < wait_ns ? own_ns : wait_ns;
     }
     return wait_ns;
 }

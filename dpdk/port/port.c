@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ports: opened by name once per process, and counted. */
+#include "core/clock.h"
 #include "core/err.h"
 #include "core/log.h"
 #include "dpdk/port/eal.h"
@@ -16,7 +17,8 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 
-#define DESCRIPTORS 1024 /* each way */
+#define DESCRIPTORS 1024                    /* each way */
+#define OPEN_HURRY_NS (5000 * SL_NS_PER_MS) /* the peers of a job start about now */
 
 struct sl_dpdk_port *_Atomic sl_dpdk_open_ports[SL_DPDK_PORTS_MAX];
 
@@ -164,6 +166,7 @@ static int start(struct sl_dpdk_port *port)
     port->has_started = err == 0;
     if (err == 0 && port->is_client)
         sl_dpdk_memif_find_socket(port);
+    port->hurry_until_ns = sl_now(&sl_clock_monotonic) + OPEN_HURRY_NS;
     if (err == 0 || port->is_client)
         return 0;
     return sl_fail(err, "DPDK port '%s' does not start: %s", port->name, strerror(-err));
