@@ -64,11 +64,11 @@ static void on_ranks(void *(*body)(void *))
         pthread_join(thread[i], NULL);
 }
 
-/* ---- a transport that says it repairs paths, and counts who moves it ---- */
+/* ---- a transport that says it repairs paths, or must answer, and counts who moves it ---- */
 
 static const struct sl_transport_ops *real;
 static struct sl_transport_ops mending;
-static bool mends;
+static uint32_t mends; /* capabilities that it says it has, besides */
 static _Thread_local bool
     calls; /* this thread is in a call of the library: it is not the progress thread */
 static _Atomic unsigned kept; /* moved by the progress thread */
@@ -83,8 +83,8 @@ static int open_mending(struct sl_worker *worker, const struct sl_device *dev,
 {
     int err = real->open(worker, dev, handler, out);
 
-    if (err == 0 && mends)
-        (*out)->caps |= SL_CAP_REPAIRS;
+    if (err == 0)
+        (*out)->caps |= mends;
     return err;
 }
 
@@ -109,7 +109,7 @@ int __wrap_sl_transport_list(const char *list, const struct sl_transport_ops **o
 }
 
 /* All of SLUICE_TRANSPORT, which names one here. */
-static void say_it_mends(bool so)
+static void say_it_mends(uint32_t so)
 {
     const char *name = getenv("SLUICE_TRANSPORT");
 
@@ -158,7 +158,7 @@ static void *collect(void *arg)
     calls = true;
     note(r, sluice_comm_create_id(&r->id, r->me, RANKS, NULL, &r->comm));
     for (int round = 0; round < ROUNDS && r->code == 0; round++) {
-        if (mends && round % 10 == 9)
+        if (mends != 0 && round % 10 == 9)
             rest(r);
         for (int c = 0; c < CALLERS && r->code == 0; c++) {
             for (int i = 0; i < N; i++)
@@ -180,7 +180,7 @@ static void *collect(void *arg)
         note(r, sluice_comm_split(r->comm, 0, r->me, &child));
     if (r->code == 0)
         note(r, sluice_barrier(child, NULL));
-    if (mends)
+    if (mends != 0)
         wait_beside_the_thread(r);
     sluice_comm_destroy(child);
     sluice_comm_destroy(r->comm);
@@ -206,16 +206,25 @@ static void paths_are_looked_after_while_nobody_calls(void **state)
 {
     (void)state;
     setenv("SLUICE_PROGRESS", "caller", 1);
-    say_it_mends(true);
+    say_it_mends(SL_CAP_REPAIRS);
     expect_collected();
-    say_it_mends(false);
+    say_it_mends(0);
+}
+
+static void peers_are_answered_while_nobody_calls(void **state)
+{
+    (void)state;
+    setenv("SLUICE_PROGRESS", "caller", 1);
+    say_it_mends(SL_CAP_TIMELY);
+    expect_collected();
+    say_it_mends(0);
 }
 
 static void transports_that_mend_nothing_are_left_alone_between_calls(void **state)
 {
     (void)state;
     setenv("SLUICE_PROGRESS", "caller", 1);
-    say_it_mends(false);
+    say_it_mends(0);
     expect_collected();
     assert_int_equal(atomic_load(&kept), 0);
 }
@@ -325,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thread_of_the_communicator_makes_progress_beside_its_callers),
         cmocka_unit_test(paths_are_looked_after_while_nobody_calls),
+        cmocka_unit_test(peers_are_answered_while_nobody_calls),
         cmocka_unit_test(transports_that_mend_nothing_are_left_alone_between_calls),
         cmocka_unit_test(operations_are_started_and_freed_beside_the_thread),
         cmocka_unit_test(an_abort_from_another_thread_ends_all_ranks),
