@@ -151,8 +151,8 @@ int sl_dpdk_arp_find(struct sl_dpdk_port *port, const uint8_t ip[4], uint8_t mac
 /* ---- sleep.c ---- */
 
 /* After the port was started; before it is stopped. */
-void sl_dpdk_sleep_open(struct sl_dpdk_port *port);
-void sl_dpdk_sleep_close(struct sl_dpdk_port *port);
+void sl_dpdk_port_sleep_open(struct sl_dpdk_port *port);
+void sl_dpdk_port_sleep_close(struct sl_dpdk_port *port);
 
 /* ---- gate.c ---- */
 

@@ -198,7 +198,7 @@ static int set_up(struct sl_dpdk_port *port, const struct sl_dpdk_port_settings 
     if (err != 0)
         sl_dpdk_pools_put(port);
     else
-        sl_dpdk_sleep_open(port);
+        sl_dpdk_port_sleep_open(port);
     return err;
 }
 
@@ -258,7 +258,7 @@ static void close_port(struct sl_dpdk_port *port)
     sl_dpdk_lock_wait(&port->tx);
     sl_dpdk_open_ports[port->idx] = NULL;
     sl_dpdk_inject_stop(port);
-    sl_dpdk_sleep_close(port);
+    sl_dpdk_port_sleep_close(port);
     if (port->has_started)
         (void)rte_eth_dev_stop(port->id);
     detach(port);

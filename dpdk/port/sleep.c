@@ -14,7 +14,7 @@
 #include <rte_ethdev.h>
 
 /* Some drivers take the wish at configuration, and have none. */
-void sl_dpdk_sleep_open(struct sl_dpdk_port *port)
+void sl_dpdk_port_sleep_open(struct sl_dpdk_port *port)
 {
     port->sleep_fd = -1;
     if (!port->has_interrupts || !port->has_started ||
@@ -32,7 +32,7 @@ void sl_dpdk_sleep_open(struct sl_dpdk_port *port)
     close(fd);
 }
 
-void sl_dpdk_sleep_close(struct sl_dpdk_port *port)
+void sl_dpdk_port_sleep_close(struct sl_dpdk_port *port)
 {
     if (port->sleep_fd < 0)
         return;
