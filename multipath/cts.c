@@ -5,7 +5,8 @@
  *
  * A receive into registered memory sends one CTS for all of it at once, before the sender asked.
  * Any other names pieces of staging memory when the sender is ready, and hands over what arrived in
- * its order.
+ * its order. Where lanes reach all memory, staging serves receives without any alone, and those that
+ * one piece of it can take name it before the sender asks, too.
  *
  * A receive that takes shorter messages may have named more than there is. The sender then writes
  * what it has, and says how much in an RTS, at once: the receive is over when both are here, in any
@@ -193,6 +194,11 @@ void sl_mp_cts_renew(struct sl_mp_conn *conn)
         sl_mp_conn_activate(conn);
 }
 
+bool sl_mp_cts_stages_early(const struct sl_mp_conn *conn, const struct sl_sink *sink)
+{
+    return sink->dst == NULL && sink->len > conn->eager_bytes && sink->len <= SL_MP_CHUNK_BYTES;
+}
+
 /* Its turn comes again when there may be room. */
 static void starve(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
@@ -228,8 +234,9 @@ void sl_mp_cts_more(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 
         if (msg->mr == NULL && msg->cts_count >= STAGED_MAX)
             return; /* the next that is complete comes back here */
-        if (cts == NULL && !msg->has_rts)
-            return; /* the sender will ask */
+        if (!msg->has_rts &&
+            (cts == NULL || (msg->mr == NULL && chunks->free_count <= chunks->count / 2)))
+            return; /* the sender will ask; half of staging is for those that did */
         if (cts == NULL || (msg->mr == NULL && chunks->free_count == 0)) {
             starve(conn, msg);
             return;

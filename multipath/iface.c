@@ -35,6 +35,7 @@ static int chunks_init(struct sl_mp_chunks *chunks, unsigned first, unsigned cou
     chunks->free = calloc(count, sizeof(*chunks->free));
     if (chunks->free == NULL)
         return sl_fail(-ENOMEM, "no memory for a list of staging buffers");
+    chunks->count = count;
     for (unsigned i = 0; i < count; i++)
         chunks->free[chunks->free_count++] = (uint16_t)(first + i);
     return 0;

@@ -37,7 +37,7 @@ struct sl_mp_tx_frame {
 /* Pieces of staging memory: one half for what is sent, the other for what is received. */
 struct sl_mp_chunks {
     uint16_t *free;
-    unsigned free_count;
+    unsigned free_count, count;
 };
 
 struct sl_mp_tx_msg {
@@ -169,6 +169,8 @@ void sl_mp_on_write(struct sl_mp_path *path, uint32_t id, uint32_t len);
 struct sl_mp_rx_cts *sl_mp_rx_cts_at(struct sl_mp_conn *conn, uint32_t id);
 /* Sends what CTS the message may have now, as far as there is room. */
 void sl_mp_cts_more(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg);
+/* May a receive that sink describes name staging before its sender asks? */
+bool sl_mp_cts_stages_early(const struct sl_mp_conn *conn, const struct sl_sink *sink);
 void sl_mp_cts_announce(struct sl_mp_conn *ep);
 /* A rail has new keys: the peer is to have them, too, for what it has not written. */
 void sl_mp_cts_renew(struct sl_mp_conn *conn);

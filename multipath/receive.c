@@ -260,7 +260,8 @@ int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *re
             return 0;
         }
     }
-    if (msg->has_rts || msg->mr != NULL)
+    if (msg->has_rts || msg->mr != NULL ||
+        (conn->iface->everywhere != NULL && sl_mp_cts_stages_early(conn, sink)))
         sl_mp_cts_more(conn, msg);
     return 0;
 }
