@@ -339,19 +339,34 @@ static unsigned move_timely(struct sl_worker *worker)
     return moved;
 }
 
+/* Of the interfaces that have to answer in time. */
+static uint64_t timely_traffic(const struct sl_worker *worker)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < worker->slot_count; i++)
+        if (worker->slots[i].iface != NULL && (worker->slots[i].iface->caps & SL_CAP_TIMELY) != 0)
+            bytes += worker->slots[i].iface->traffic;
+    return bytes;
+}
+
+/* An owner that sleeps in a call makes passes too, now and then: what counts is what they move. */
 unsigned sl_worker_pass_timely(struct sl_worker *worker)
 {
-    unsigned moved = SL_PASS_ELSEWHERE;
+    unsigned moved;
 
     if (!sl_worker_try(worker))
-        return moved;
+        return SL_PASS_ELSEWHERE;
     if (worker->passes == worker->timely_passes) {
         sl_log_set_rank(worker->rank);
         moved = move_timely(worker);
         if (moved != 0)
             wake_sleeper(worker);
+    } else {
+        moved = timely_traffic(worker) != worker->timely_traffic ? SL_PASS_ELSEWHERE : 0;
     }
     worker->timely_passes = worker->passes;
+    worker->timely_traffic = timely_traffic(worker);
     sl_worker_give_back(worker);
     return moved;
 }

@@ -105,7 +105,8 @@ struct sl_worker {
     bool threaded;         /* the progress thread moves it all the time, not only to repair paths */
     /* of the progress thread, where it has some here; the second for SL_CAP_TIMELY */
     struct sl_errand errand, timely;
-    uint64_t passes, timely_passes; /* over the interfaces; when the second one had its turn */
+    uint64_t passes;                        /* over the interfaces */
+    uint64_t timely_passes, timely_traffic; /* when the second one had its turn */
 
     struct sl_node link;       /* of the process's workers; next NULL: it is alone */
     const void *_Atomic home;  /* the thread whose call was the last */

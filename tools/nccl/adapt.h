@@ -114,6 +114,7 @@ struct sl_nccl_engine {
     /* polls while no caller does: to repair paths, and to answer peers in time */
     struct sl_errand errand, timely;
     uint64_t kept_looks, timely_looks; /* polls when they last did */
+    uint64_t timely_traffic;           /* bytes of its interfaces then */
     _Atomic int error;                 /* of an interface that is lost */
     char *why;                         /* of it (sl_text_set) */
 };

@@ -198,18 +198,17 @@ static uint64_t traffic_of(const struct sl_nccl_engine *engine)
 static unsigned pass_timely(struct sl_errand *errand)
 {
     struct sl_nccl_engine *engine = sl_container_of(errand, struct sl_nccl_engine, timely);
-    unsigned moved = SL_PASS_ELSEWHERE;
+    bool is_alone;
+    unsigned moved;
 
     if (pthread_mutex_trylock(&engine->lock) != 0)
-        return moved;
-    if (engine->timely_looks == engine->looks) {
-        uint64_t traffic = traffic_of(engine);
-
-        for (unsigned i = 0; i < TIMELY_POLLS; i++)
-            sl_nccl_progress(engine);
-        moved = traffic_of(engine) != traffic;
-    }
+        return SL_PASS_ELSEWHERE;
+    is_alone = engine->timely_looks == engine->looks;
+    for (unsigned i = 0; i < TIMELY_POLLS && is_alone; i++)
+        sl_nccl_progress(engine);
+    moved = traffic_of(engine) == engine->timely_traffic ? 0 : is_alone ? 1 : SL_PASS_ELSEWHERE;
     engine->timely_looks = engine->looks;
+    engine->timely_traffic = traffic_of(engine);
     pthread_mutex_unlock(&engine->lock);
     return moved;
 }

@@ -229,6 +229,30 @@ static void an_owner_that_moves_its_transports_itself_is_left_alone(void **state
     worker_end(worker, &member);
 }
 
+/* As one that sleeps in a call does: a pass every 2 ms, which moves nothing. */
+static void an_owner_that_sleeps_does_not_keep_the_thread_awake(void **state)
+{
+    struct sl_member member = {0};
+    struct sl_iface iface;
+    struct sl_worker *worker = worker_with(&iface, &member);
+    uint64_t start;
+    unsigned before = 0;
+
+    (void)state;
+    start = now();
+    for (uint64_t silent_ns = 0; silent_ns < 700 * SL_NS_PER_MS; silent_ns = now() - start) {
+        if (before == 0 && silent_ns > 400 * SL_NS_PER_MS)
+            before = 1 + by_thread; /* from here on naps are 5 ms long */
+        sl_worker_enter(worker);
+        sl_worker_move_ifaces(worker, 0);
+        sl_worker_exit(worker);
+        usleep(2000);
+    }
+    /* It is late now and then, and the thread's turn comes. */
+    assert_true(1 + by_thread - before < 150);
+    worker_end(worker, &member);
+}
+
 /* ---- naps ---- */
 
 static void a_nap_is_an_eighth_of_the_silence_and_its_timer_ends_it(void **state)
@@ -261,6 +285,7 @@ int main(void)
         cmocka_unit_test(all_of_them_together_get_a_quarter_of_a_core_at_most),
         cmocka_unit_test(a_peer_is_answered_soon_while_the_rank_computes),
         cmocka_unit_test(an_owner_that_moves_its_transports_itself_is_left_alone),
+        cmocka_unit_test(an_owner_that_sleeps_does_not_keep_the_thread_awake),
         cmocka_unit_test(a_nap_is_an_eighth_of_the_silence_and_its_timer_ends_it),
     };
 
