@@ -132,7 +132,7 @@ static void set_up(struct sl_dp_flow *flow, struct sl_dp_engine *engine,
     flow->timer.fire = sl_dp_expire;
     flow->tx_mask = flow->rx_mask = SL_DP_PLACES_LEAST - 1;
     flow->limit = SL_DP_PLACES_LEAST;
-    flow->heard_ns = flow->busy_ns = engine->now_ns;
+    flow->heard_ns = engine->now_ns;
     flow->route_count = ends->routes;
     flow->head = (struct sl_dp_head){.kind_version = (uint8_t)(SL_DP_DATA << 4 | ends->version),
                                      .flow = ends->peer_number,

@@ -139,12 +139,12 @@ struct sl_dp_flow {
     uint32_t posted, cut, arrived, retired; /* messages, as ordinals: next to be ... */
     uint32_t cut_offset;                    /* of message `cut` */
     uint8_t route_count, last_route;
-    uint8_t same_route;     /* packets that may go by last_route without another choice */
-    uint8_t weight_most;    /* of its routes */
-    uint16_t usable;        /* routes that are up, and if there are such, not avoided */
-    bool is_excused;        /* its timer was put off, as this process had not run */
-    uint64_t busy_ns;       /* since when there is something unacknowledged */
-    uint64_t heard_ns;      /* when the peer said something new */
+    uint8_t same_route;  /* packets that may go by last_route without another choice */
+    uint8_t weight_most; /* of its routes */
+    uint16_t usable;     /* routes that are up, and if there are such, not avoided */
+    bool is_excused;     /* its timer was put off, as this process had not run */
+    uint64_t heard_ns;   /* when the peer said something new */
+    uint64_t silent_ns;  /* since when it owes that, but for time in which this end was stopped */
     struct sl_dp_head head; /* of DATA, what does not change */
     struct sl_dp_mtu mtu;
 
@@ -225,6 +225,12 @@ static inline void sl_dp_seqs_remove(struct sl_dp_flow *flow, struct sl_dp_seqs 
         list->tail = tx->prev;
     else
         sl_dp_tx_at(flow, tx->next)->prev = tx->prev;
+}
+
+/* The peer said something new. */
+static inline void sl_dp_heard(struct sl_dp_flow *flow)
+{
+    flow->heard_ns = flow->silent_ns = flow->engine->now_ns;
 }
 
 /* The next run sees to it. */

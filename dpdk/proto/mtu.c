@@ -8,7 +8,7 @@
 #include "dpdk/proto/inside.h"
 
 #define TRIES 3u
-#define TRY_LEAST_NS UINT64_C(2000000)
+#define OLD_STAMPS 16u /* an answer to one of so many probes counts for their size */
 #define WAIT_LEAST_NS UINT64_C(1000000000) /* until all sizes are tried again; doubles */
 #define WAIT_MOST_NS UINT64_C(60000000000)
 #define LARGE_LOST 8u /* in a row, or two and a timeout */
@@ -111,19 +111,20 @@ void sl_dp_probe_answered(struct sl_dp_flow *flow, const struct sl_dp_head *head
         return;
     }
     route = &flow->route[head->route];
+    if (route->is_up && flow->mtu.size != 0 && head->offset >= flow->mtu.size &&
+        (uint16_t)(route->probe.stamp - head->stamp) < OLD_STAMPS) {
+        flow->mtu.passed |= (uint16_t)(1u << head->route);
+        adopt(flow);
+    }
     if (!route->probe.is_out || head->stamp != route->probe.stamp ||
         head->offset < route->probe.len)
         return; /* an old one */
     route->probe.is_out = false;
-    flow->heard_ns = flow->engine->now_ns;
-    if (!route->is_up) {
+    sl_dp_heard(flow);
+    if (!route->is_up)
         sl_dp_route_answered(flow, route);
-    } else if (route->probe.len != 0 && route->probe.len == flow->mtu.size) {
-        flow->mtu.passed |= (uint16_t)(1u << head->route);
-        adopt(flow);
-    } else if (route->probe.len == 0) {
+    else if (route->probe.len == 0)
         sl_dp_mtu_check(flow, route);
-    }
 }
 
 /* No answer: once more, or a smaller size, or later. */
@@ -145,7 +146,7 @@ static void go_on(struct sl_dp_flow *flow, uint64_t now_ns)
 uint64_t sl_dp_mtu_probes(struct sl_dp_flow *flow, uint64_t now_ns)
 {
     struct sl_dp_mtu *mtu = &flow->mtu;
-    uint64_t try_ns = TRY_LEAST_NS;
+    uint64_t try_ns = flow->engine->settings.rto_least_ns; /* the peer may not run */
 
     if (!sl_dp_busy(flow) || mtu->at_ns == SL_DP_NEVER)
         return SL_DP_NEVER; /* the next post goes on */

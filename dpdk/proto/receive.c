@@ -300,7 +300,7 @@ static void receive_data(struct sl_dp_flow *flow, const struct packet *packet, b
         note_route(flow, head, is_marked, true);
         break;
     case WANTED:
-        flow->heard_ns = flow->engine->now_ns;
+        sl_dp_heard(flow);
         if (!place(flow, packet))
             return;
         note_route(flow, head, is_marked, true);

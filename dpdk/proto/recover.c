@@ -20,7 +20,8 @@
 #define LATE_LEAST_NS UINT64_C(10000)        /* beyond the round trip */
 #define TIMEOUT_MOST_NS UINT64_C(1000000000) /* however often it doubled */
 #define TIMEOUTS_EVICT 2u
-#define AWAY_NS UINT64_C(1000000) /* it did not run for so long: answers may lie in queues */
+#define AWAY_NS UINT64_C(1000000)      /* it did not run for so long: answers may lie in queues */
+#define STOPPED_NS UINT64_C(100000000) /* a timer is later than that: the process was stopped */
 #define GRACE_NS UINT64_C(200000)
 #define CALM_PACKETS 4096u /* without repetitions in vain: reorder shrinks by a step */
 
@@ -282,7 +283,7 @@ static void control(struct sl_dp_flow *flow, struct sl_dp_route *route, const st
     if (sl_dp_after(ack->came, route->came) <= 0) {
         marks = 0;
     } else {
-        flow->heard_ns = flow->engine->now_ns; /* and not an old answer that somebody repeats */
+        sl_dp_heard(flow); /* and not an old answer that somebody repeats */
         route->came = ack->came;
         route->ce = ack->ce;
         route->marked_packets += marks;
@@ -379,24 +380,25 @@ static uint64_t expire_route(struct sl_dp_flow *flow, struct sl_dp_route *route,
 /* It failed, as the peer has not been heard for too long. */
 static bool is_dead(struct sl_dp_flow *flow, uint64_t now_ns, uint64_t *at_ns)
 {
-    uint64_t since_ns = larger(flow->heard_ns, flow->busy_ns);
-
     if (!sl_dp_busy(flow))
         return false;
-    *at_ns = since_ns + flow->engine->settings.dead_ns;
+    *at_ns = flow->silent_ns + flow->engine->settings.dead_ns;
     if (now_ns < *at_ns)
         return false;
     sl_dp_fail(flow, -ETIMEDOUT, "the peer has not answered for %llu ms",
-               (unsigned long long)((now_ns - since_ns) / 1000000));
+               (unsigned long long)((now_ns - flow->silent_ns) / 1000000));
     return true;
 }
 
 void sl_dp_expire(struct sl_dp_timer *timer, uint64_t now_ns)
 {
     struct sl_dp_flow *flow = sl_container_of(timer, struct sl_dp_flow, timer);
-    uint64_t next_ns = SL_DP_NEVER;
+    uint64_t next_ns = SL_DP_NEVER, late_ns;
 
     now_ns = flow->engine->now_ns;
+    late_ns = now_ns > timer->at_ns ? now_ns - timer->at_ns : 0;
+    if (late_ns > STOPPED_NS)
+        flow->silent_ns = smaller(flow->silent_ns + (late_ns - STOPPED_NS), now_ns);
     if (flow->engine->away_ns > AWAY_NS && !flow->is_excused) {
         flow->is_excused = true;
         sl_dp_wake(flow, now_ns + GRACE_NS);

@@ -210,8 +210,8 @@ void sl_dp_flow_post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint3
     if (flow->has_failed)
         return;
     if (!sl_dp_busy(flow)) {
-        flow->busy_ns = flow->engine->now_ns;
-        sl_dp_wake(flow, flow->busy_ns + flow->engine->settings.dead_ns);
+        flow->silent_ns = flow->engine->now_ns;
+        sl_dp_wake(flow, flow->silent_ns + flow->engine->settings.dead_ns);
     }
     flow->posted++;
     if (len > flow->mtu.payload && flow->mtu.at_ns <= flow->engine->now_ns)

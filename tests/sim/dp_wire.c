@@ -162,12 +162,14 @@ static void travel(struct dp_wire *wire, struct dp_packet *packet)
         (path->frame_most != 0 && packet->len > path->frame_most) ||
         (path->queue != NULL && !pass_queue(path->queue, packet, &at_ns))) {
         path->lost++;
+        packet->to->node->waiting--;
         free(packet);
         return;
     }
     if (chance(wire, path->double_ppm)) {
         struct dp_packet *twin = packet_new(packet->from, packet->to, packet->len);
 
+        packet->to->node->waiting++;
         memcpy(twin->bytes, packet->bytes, packet->len);
         put(wire, at_ns + path->delay_ns + sl_rng_below(&wire->rng, path->delay_ns + 1), ARRIVE,
             twin);
@@ -195,6 +197,7 @@ static void leave(struct dp_wire *wire, struct dp_packet *packet)
     if (packet->is_kept) {
         packet->from->kept--;
         if (packet->from->is_closed) { /* its memory is gone, and the port has thrown it away */
+            packet->to->node->waiting--;
             free(packet);
             return;
         }
@@ -215,13 +218,16 @@ static int on_packet(struct sl_dp_flow *flow, const struct sl_dp_packet *p)
     struct dp_packet *packet;
 
     sl_assert(!end->is_closed && p->route < end->ends.routes);
-    if (node->rate != 0 && start_ns > wire->now_ns + node->ring_ns) {
+    if ((node->rate != 0 && start_ns > wire->now_ns + node->ring_ns) ||
+        (end->peer->node->inbox_most != 0 &&
+         end->peer->node->waiting >= end->peer->node->inbox_most)) {
         node->full++;
         return -EAGAIN;
     }
     if (node->rate != 0)
         node->line_ns = start_ns + len * UINT64_C(1000000000) / node->rate;
     packet = packet_new(end, end->peer, len);
+    end->peer->node->waiting++;
     packet->path = &end->path[p->route];
     packet->head_len = p->head_len;
     packet->is_kept = p->is_lent && chance(wire, node->keep_ppm);
@@ -290,6 +296,8 @@ static void plan(struct dp_node *node, uint64_t at_ns)
         at_ns = least_ns;
     if (at_ns < node->asleep_ns)
         at_ns = node->asleep_ns;
+    if (node->slice_ns != 0 && (at_ns / node->slice_ns % 2 != 0) != node->is_odd)
+        at_ns += node->slice_ns - at_ns % node->slice_ns;
     if (at_ns >= node->next_ns)
         return;
     node->next_ns = at_ns;
@@ -319,6 +327,7 @@ static void run(struct dp_wire *wire, struct dp_node *node)
         struct dp_packet *packet = node->inbox;
 
         node->inbox = packet->next;
+        node->waiting--;
         if (!packet->to->is_closed)
             sl_dp_flow_receive(packet->to->flow, packet->bytes, packet->len, packet->is_marked,
                                wire->now_ns);
@@ -364,6 +373,7 @@ void dp_wire_inject(struct dp_wire *wire, struct dp_end *to, const void *bytes, 
     struct dp_packet *packet = packet_new(NULL, to, len);
 
     memcpy(packet->bytes, bytes, len);
+    to->node->waiting++;
     put(wire, wire->now_ns, ARRIVE, packet);
 }
 

@@ -60,6 +60,10 @@ struct dp_node {
     unsigned budget;        /* of a run */
     uint32_t keep_ppm;      /* payloads that the port reads later */
     uint64_t asleep_ns;     /* until then it does not run */
+    uint64_t slice_ns;      /* it shares its core: runs for so long in each second slice ... */
+    bool is_odd;            /* ... of those with odd numbers */
+    uint32_t inbox_most;    /* packets that wait for it; more find its peers' ports full; 0: any */
+    uint32_t waiting;
     uint64_t run_ns, next_ns, line_ns;
     struct dp_packet *inbox, **inbox_end;
     bool is_dead;

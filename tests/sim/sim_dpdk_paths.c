@@ -368,6 +368,58 @@ static void short_beside_long(void)
     judge(p99_ns <= 5 * idle_ns, what);
 }
 
+/* ---- two ends that share a core ---- */
+
+/* A wire that loses nothing and blocks when 1,024 frames wait, as memif does; each end runs while
+ * the other one does not. */
+static double sharing(uint64_t slice_ns)
+{
+    struct sl_dp_ends ends = ends_of(1, 8900);
+    struct dp_end *end[2];
+    struct dp_stream *stream;
+    uint64_t before;
+    double speed;
+
+    begin(slice_ns);
+    for (unsigned i = 0; i < 2; i++) {
+        struct dp_node *node = node_of(100 * GBIT);
+
+        node->slice_ns = slice_ns;
+        node->is_odd = i == 1;
+        node->inbox_most = 1024;
+        node->ring_ns = 10 * MS;
+    }
+    dp_flow_add(&wire, &wire.node[0], &wire.node[1], &ends, &dp_traffic_user, end);
+    end[0]->path[0].delay_ns = end[1]->path[0].delay_ns = 500;
+    stream = endless(end[0], 8000);
+    dp_traffic_run(&traffic, wire.now_ns + 200 * MS);
+    before = stream->arrived_bytes;
+    dp_traffic_run(&traffic, wire.now_ns + 400 * MS);
+    speed = gbits(stream->arrived_bytes - before, 400 * MS);
+    printf("# two ends on one core, slices of %.1f ms: %.2f Gbit/s\n", (double)slice_ns / 1e6,
+           speed);
+    tell_routes("sender", end[0], 1);
+    finish();
+    return speed;
+}
+
+static void ends_that_share_a_core(void)
+{
+    char what[160];
+
+    for (uint64_t slice_ns = MS; slice_ns <= 16 * MS; slice_ns *= 4) {
+        /* A window of packets goes in each pair of slices. */
+        double most = gbits(1024 * 8900, 2 * slice_ns), speed;
+
+        if (most > 45)
+            most = 45;
+        speed = sharing(slice_ns);
+        snprintf(what, sizeof(what), "slices of %.0f ms leave %.3f of what the window allows",
+                 (double)slice_ns / 1e6, speed / most);
+        judge(speed >= 0.5 * most, what);
+    }
+}
+
 int main(void)
 {
     seeds_quiet();
@@ -375,6 +427,7 @@ int main(void)
     one_bad_route_of_four();
     incast(8);
     short_beside_long();
+    ends_that_share_a_core();
     printf("1..%u\n", cases);
     return failures != 0;
 }

@@ -66,7 +66,7 @@ static void smaller_sizes_follow_when_a_size_is_not_answered_three_times(void **
 
     start(1, false);
     hand_post(&hand, 1, 3000);
-    for (unsigned i = 0; i < 400 && payload() == 1400; i++) {
+    for (unsigned i = 0; i < 2500 && payload() == 1400; i++) {
         unsigned from = hand.count;
         const struct hand_packet *probe;
 

@@ -148,6 +148,23 @@ static void without_an_answer_the_flow_fails_in_time(void **state)
     hand_stop(&hand);
 }
 
+static void time_in_which_this_end_was_stopped_does_not_count_for_a_death(void **state)
+{
+    start(3, 1);
+    hand_idle(&hand, 500 * HAND_MS, HAND_MS);
+    hand_run(&hand, 5000 * HAND_MS);
+    hand_idle(&hand, 50 * HAND_MS, HAND_MS);
+    assert_int_equal(hand.failures, 0);
+    hand_idle(&hand, 450 * HAND_MS, HAND_MS);
+    assert_int_equal(hand.failures, 1);
+    hand_stop(&hand);
+    /* But one that looks now and then only has time enough. */
+    start(3, 1);
+    hand_idle(&hand, 1100 * HAND_MS, 50 * HAND_MS);
+    assert_int_equal(hand.failures, 1);
+    hand_stop(&hand);
+}
+
 static void an_idle_flow_does_not_fail_and_wants_nothing(void **state)
 {
     start(1, 1);
@@ -252,6 +269,7 @@ int main(void)
         cmocka_unit_test(timeouts_begin_at_their_floor_and_double),
         cmocka_unit_test(a_timeout_is_put_off_once_when_this_end_had_not_run),
         cmocka_unit_test(without_an_answer_the_flow_fails_in_time),
+        cmocka_unit_test(time_in_which_this_end_was_stopped_does_not_count_for_a_death),
         cmocka_unit_test(an_idle_flow_does_not_fail_and_wants_nothing),
         cmocka_unit_test(an_old_answer_again_is_no_sign_of_life),
         cmocka_unit_test(what_the_peer_counts_shows_repetitions_in_vain),
