@@ -56,9 +56,10 @@ struct sl_dp_ops {
     int (*packet)(struct sl_dp_flow *flow, const struct sl_dp_packet *packet);
     /* Where len bytes at offset off (post()'s base and more) of a message with that immediate
      * belong. NULL: nowhere, the peer broke the rules; the flow fails. SL_DP_LATER: no memory now;
-     * the packet counts as lost (the message that arrives next must get some in the end, whatever
-     * later ones hold: else each waits for the other). Called in any order of the packets; never for a packet that came
-     * before, but again for bytes that did where a packet came in parts and as a whole. */
+     * the packet counts as lost. (The message that arrives next must get some in the end, whatever
+     * later ones hold: else each waits for the other.) Called in any order of the packets; never
+     * for a packet that came before, but again for bytes that did where a packet came in parts and
+     * as a whole. */
     void *(*place)(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t off,
                    uint32_t len);
     /* The next message, in order, is whole: len bytes, from its first packet's offset on. */

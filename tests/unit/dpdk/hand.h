@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One end of a flow, with the test as its peer: what it sends is kept, what it gets is made by hand. */
+/* One end of a flow, with the test as its peer: what it sends is kept, what it gets is made. */
 #ifndef SL_TESTS_UNIT_DPDK_HAND_H
 #define SL_TESTS_UNIT_DPDK_HAND_H
 

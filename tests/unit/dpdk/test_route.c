@@ -31,8 +31,7 @@ static unsigned by(unsigned route, unsigned from)
     return count;
 }
 
-/* The peer answers all that went since `from`, but for one route's. What of that is repeated goes on
- * to be lost there. */
+/* The peer answers all that went since `from`, but for one route's. */
 static void answer_but(unsigned dead, unsigned from)
 {
     uint32_t seq = hand.flow->una;
