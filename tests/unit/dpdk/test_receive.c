@@ -287,6 +287,43 @@ static void a_packet_that_asks_for_it_is_answered_at_once(void **state)
     hand_stop(&hand);
 }
 
+static void an_answer_that_found_the_port_full_goes_in_the_next_run(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand_data(&hand, head_of(0, WRITE), 1, 100);
+    hand.room = 0;
+    hand_run(&hand, 100);
+    assert_int_equal(sl_dp_engine_next(&hand.engine), hand.now_ns);
+    hand.room = UINT_MAX;
+    hand_run(&hand, 100);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, 0), 1);
+    hand_stop(&hand);
+}
+
+static void a_damaged_payload_or_one_without_the_crc_agreed_on_is_dropped(void **state)
+{
+    struct sl_dp_ends ends = hand_ends;
+    struct sl_dp_head head = head_of(0, LAST);
+    uint8_t packet[SL_DP_HEAD_BYTES + 100 + SL_DP_CRC_BYTES] = {0};
+
+    ends.crc = true;
+    hand_start(&hand, &ends);
+    hand_data(&hand, head, 1, 100);
+    assert_int_equal(hand.engine.dropped_bad, 1);
+    head.kind_version = SL_DP_DATA << 4 | SL_DP_VERSION;
+    head.flags |= SL_DP_FLAG_CRC;
+    head.flow = hand_ends.own_number;
+    head.secret = hand_ends.own_secret;
+    sl_dp_head_seal(&head);
+    memcpy(packet, &head, sizeof(head));
+    assert_true(sl_dp_flow_receive(hand.flow, packet, sizeof(packet), false, hand.now_ns));
+    assert_int_equal(hand.engine.dropped_crc, 1);
+    assert_int_equal(hand.places, 0);
+    hand_data(&hand, head_of(0, LAST | SL_DP_FLAG_CRC), 1, 100);
+    assert_int_equal(hand.arrivals, 1);
+    hand_stop(&hand);
+}
+
 static void marks_are_counted_and_echoed(void **state)
 {
     struct sl_dp_head head = head_of(0, WRITE);
@@ -321,6 +358,8 @@ int main(void)
         cmocka_unit_test(a_stranger_changes_nothing_but_a_counter),
         cmocka_unit_test(a_packet_in_parts_is_whole_when_all_of_them_came),
         cmocka_unit_test(a_packet_that_asks_for_it_is_answered_at_once),
+        cmocka_unit_test(an_answer_that_found_the_port_full_goes_in_the_next_run),
+        cmocka_unit_test(a_damaged_payload_or_one_without_the_crc_agreed_on_is_dropped),
         cmocka_unit_test(marks_are_counted_and_echoed),
     };
 

@@ -184,6 +184,15 @@ static void an_old_answer_again_is_no_sign_of_life(void **state)
     }
     assert_int_equal(hand.failures, 1);
     hand_stop(&hand);
+    /* Nor is an old packet. */
+    start(3, 1);
+    for (unsigned i = 0; i < 1010; i++) {
+        hand_data(&hand, (struct sl_dp_head){.flags = SL_DP_FLAG_LAST}, 1, 10);
+        hand_run(&hand, HAND_MS);
+    }
+    assert_int_equal(hand.arrivals, 1);
+    assert_int_equal(hand.failures, 1);
+    hand_stop(&hand);
 }
 
 static void what_the_peer_counts_shows_repetitions_in_vain(void **state)

@@ -204,7 +204,11 @@ static void the_last_route_is_not_given_up(void **state)
 
 static void a_route_that_loses_much_more_than_the_others_is_given_up(void **state)
 {
+    unsigned from;
+
     start(2);
+    hand_post(&hand, 1, 8000);
+    from = hand.count;
     hand.flow->route[0].judged = 200;
     hand.flow->route[0].loss_ppm = 60000;
     hand.flow->route[1].loss_ppm = 20000;
@@ -217,6 +221,9 @@ static void a_route_that_loses_much_more_than_the_others_is_given_up(void **stat
     hand.flow->route[0].judged = 200;
     sl_dp_route_judge(hand.flow, &hand.flow->route[0]);
     assert_int_equal(hand.downs, 1);
+    hand_run(&hand, 1000); /* what is under way there is not waited for */
+    assert_int_equal(by(0, from), 0);
+    assert_int_equal(by(1, from), 4);
     hand_stop(&hand);
 }
 
