@@ -3,6 +3,7 @@
 #include "tests/sim/dp_swarm.h"
 
 #include "dpdk/cc/cc.h"
+#include "dpdk/proto/inside.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -126,8 +127,26 @@ static void draw_stream(struct ds_run *run, struct dp_end *from)
     stream->is_hostile = run->is_hostile;
 }
 
+/* As after so many packets that numbers and stamps are about to wrap. */
+static void age(struct ds_run *run, struct sl_dp_flow *from, struct sl_dp_flow *to)
+{
+    uint32_t seq = (uint32_t)-1 - (uint32_t)below(run, 200);
+    uint32_t stamp = once_in(run, 2) ? UINT16_MAX - (uint32_t)below(run, 200) : seq;
+
+    from->una = from->next = to->due = to->seen = seq;
+    from->limit = seq + SL_DP_PLACES_LEAST;
+    for (unsigned r = 0; r < from->route_count; r++) {
+        struct sl_dp_route *route = &from->route[r];
+
+        route->sent = route->high = route->echoed = route->came = stamp;
+        to->rx_route[r].came = stamp;
+    }
+}
+
 void ds_draw(struct ds_run *run, uint64_t seed)
 {
+    bool is_old;
+
     memset(run, 0, offsetof(struct ds_run, old));
     run->olds = run->forged = 0;
     run->closed = NULL;
@@ -145,6 +164,7 @@ void ds_draw(struct ds_run *run, uint64_t seed)
                                    .mark_bytes = sl_rng_range(&run->rng, 10000, 100000),
                                    .is_phantom = once_in(run, 2)};
     run->flows = (unsigned)skewed(run, 1, DS_FLOWS_MAX);
+    is_old = once_in(run, 4);
     for (unsigned i = 0; i < run->flows; i++) {
         struct dp_end *ends[2];
 
@@ -152,6 +172,10 @@ void ds_draw(struct ds_run *run, uint64_t seed)
                     &dp_traffic_user, ends);
         draw_stream(run, ends[0]);
         draw_stream(run, ends[1]);
+        if (is_old) {
+            age(run, ends[0]->flow, ends[1]->flow);
+            age(run, ends[1]->flow, ends[0]->flow);
+        }
     }
     run->wire.watch = ds_watch;
     run->wire.watch_arg = run;

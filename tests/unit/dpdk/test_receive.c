@@ -169,11 +169,17 @@ static void packets_of_a_message_that_do_not_follow_end_the_flow(void **state)
 
 static void what_lies_outside_of_the_window_is_dropped(void **state)
 {
+    struct sl_dp_head head = head_of(0, WRITE);
+
     hand_start(&hand, &hand_ends);
     hand_data(&hand, head_of(1024, WRITE), 1, 10);
     hand_data(&hand, head_of(0x7fffffff, WRITE), 1, 10);
     assert_int_equal(hand.places, 0);
     assert_int_equal(hand.engine.dropped_bad, 2);
+    head.offset = UINT32_MAX - 9;
+    hand_data(&hand, head, 1, 10); /* would end beyond 32 bits */
+    assert_int_equal(hand.places, 0);
+    assert_int_equal(hand.engine.dropped_bad, 3);
     hand_data(&hand, head_of(500, WRITE), 1, 10);
     assert_int_equal(hand.places, 1);
     hand_stop(&hand);

@@ -263,8 +263,12 @@ static void an_answer_to_what_was_not_sent_is_dropped(void **state)
     assert_int_equal(hand.engine.dropped_bad, 2);
     hand_ack(&hand, 0, 1, 1, 1, 1, UINT64_MAX); /* more than there are */
     assert_int_equal(hand.retired, 1);
-    hand_ack(&hand, 0, 4, 3, 3, 4, 0);
-    assert_int_equal(hand.retired, 2);
+    assert_int_equal(hand.flow->route[0].flying.count, 1);
+    hand_post(&hand, 3, 3000);
+    assert_int_equal(hand.flow->route[0].flying.count, 4);
+    hand_ack(&hand, 0, 7, 6, 6, 7, 0);
+    assert_int_equal(hand.retired, 3);
+    assert_int_equal(hand.flow->route[0].flying.count, 0);
     hand_stop(&hand);
 }
 
