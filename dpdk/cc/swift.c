@@ -16,16 +16,14 @@
  *  - A round trip is counted in packets: as many as are under way. So it needs no timer, and is
  *    right for ends that stand still for milliseconds.
  */
-#include "dpdk/cc/cc.h"
+#include "dpdk/cc/window.h"
 
 #include <stddef.h>
 
 #define ONE SL_DP_CC_ONE
 #define WINDOW_FIRST 16u
-#define WINDOW_DELAYED (ONE / 2) /* no less by delay alone */
-#define WINDOW_LEAST (ONE / 64)  /* a packet in 64 round trips */
+#define WINDOW_DELAYED (ONE / 4) /* no less by delay alone */
 #define WINDOW_LOSSY (2 * ONE)   /* no less by loss where there is no queue */
-#define WINDOW_PACED (8 * ONE)   /* below it packets are spaced, so that parts of one count */
 #define CUT_MOST (ONE / 2)
 #define TARGET_TIMES 3       /* a small window's target, at most, beyond a large one's */
 #define LOSS_FREE (ONE / 50) /* the share of packets that may be lost without consequence */
@@ -69,11 +67,6 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-static uint32_t ns_32(uint64_t ns)
-{
-    return ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
-}
-
 static uint32_t root_of(uint32_t value)
 {
     uint32_t root = 0;
@@ -88,17 +81,7 @@ static uint32_t root_of(uint32_t value)
 
 static void swift_set(struct sl_dp_cc_state *state, uint64_t window)
 {
-    struct swift *swift = swift_of(state);
-
-    if (window > (uint64_t)state->most * ONE)
-        window = (uint64_t)state->most * ONE;
-    if (window < WINDOW_LEAST)
-        window = WINDOW_LEAST;
-    state->window = (uint32_t)window;
-    state->pace_ns = 0;
-    if (window < WINDOW_PACED) /* a little sooner than the window's part of the RTT: the window,
-                                  not the clock, is what holds a flow with several packets back */
-        state->pace_ns = (uint64_t)swift->rtt_ns * 7 / 8 * ONE / window;
+    sl_dp_cc_set(state, window, swift_of(state)->rtt_ns);
 }
 
 /* What follows from window and RTT, for the next round trip. */
@@ -106,15 +89,15 @@ static void swift_derive(struct sl_dp_cc_state *state)
 {
     struct swift *swift = swift_of(state);
     uint32_t root = root_of(state->window); /* 8.8 */
-    uint64_t more = state->target_ns * 256 / root;
+    uint64_t more = state->target_ns * 128 / root;
 
     /* Many flows make a queue that grows with the root of their number, and a flow with less than
      * the others is to grow until it has as much. From 64 packets on it is the target itself. */
     if (more > state->target_ns * TARGET_TIMES)
         more = state->target_ns * TARGET_TIMES;
-    if (more < state->target_ns / 8)
-        more = state->target_ns / 8;
-    swift->target_ns = ns_32(state->target_ns - state->target_ns / 8 + more);
+    if (more < state->target_ns / 16)
+        more = state->target_ns / 16;
+    swift->target_ns = sl_dp_cc_ns(state->target_ns - state->target_ns / 16 + more);
     /* A quarter of the window's root at 20 us, and as the root of the RTT: a flow that has a
      * longer way steps less often. */
     swift->step = (root > 256 ? root : 256) * root_of(least(swift->rtt_ns, STEP_NS) * 3) / 4;
@@ -165,7 +148,7 @@ static void swift_least(struct sl_dp_cc_state *state, uint64_t rtt_ns, uint64_t 
         swift->doubt_ns = now_ns + DOUBT_NS;
         swift->base_ns = BASE_NS;
     }
-    swift->least_ns[0] = least(swift->least_ns[0], ns_32(rtt_ns));
+    swift->least_ns[0] = least(swift->least_ns[0], sl_dp_cc_ns(rtt_ns));
     state->least_ns = least(swift->least_ns[0], swift->least_ns[1]);
     if (rtt_ns < swift->base_ns)
         swift->base_ns = rtt_ns > BASE_NS ? (uint32_t)rtt_ns : BASE_NS;
@@ -209,7 +192,7 @@ static void swift_prove(struct sl_dp_cc_state *state)
 static void swift_measure(struct sl_dp_cc_state *state, const struct sl_dp_cc_ack *ack)
 {
     struct swift *swift = swift_of(state);
-    uint32_t fabric_ns = ns_32(ack->fabric_ns);
+    uint32_t fabric_ns = sl_dp_cc_ns(ack->fabric_ns);
 
     swift_least(state, ack->rtt_ns, ack->now_ns);
     swift->queue_ns = fabric_ns > swift->base_ns ? fabric_ns - swift->base_ns : 0;
@@ -275,8 +258,8 @@ static void swift_grow(struct sl_dp_cc_state *state, uint32_t acked)
 static void swift_ack(struct sl_dp_cc_state *state, const struct sl_dp_cc_ack *ack)
 {
     struct swift *swift = swift_of(state);
-    uint32_t left = ack->under_way > ack->acked ? ack->under_way - ack->acked : 0;
-    uint32_t marked = least(ack->marked, ack->acked);
+    uint32_t acked = least(ack->acked, state->most), marked = least(ack->marked, acked);
+    uint32_t left = ack->under_way > acked ? ack->under_way - acked : 0;
 
     if (swift->before != 0 && ack->rtt_ns != 0) {
         /* An end was away, and the timeout for nothing. */
@@ -284,30 +267,29 @@ static void swift_ack(struct sl_dp_cc_state *state, const struct sl_dp_cc_ack *a
             swift_set(state, swift->before);
         swift->before = 0;
     }
-    if (ack->acked == 0)
+    if (acked == 0)
         return;
     if (ack->rtt_ns != 0)
         swift_measure(state, ack);
-    swift_lost(swift, ack->acked, 0);
+    swift_lost(swift, acked, 0);
     if (marked != 0 && swift->is_starting) {
         swift_cut(state, CUT_MOST, ONE, left);
         return;
     }
-    swift->is_used |= state->window < WINDOW_PACED ||
-                      (uint64_t)ack->under_way * 8 >= (uint64_t)sl_dp_cc_packets(state) * 7;
-    if (swift->hold > ack->acked) {
-        swift->hold -= ack->acked;
+    swift->is_used |= sl_dp_cc_is_used(state, ack->under_way);
+    if (swift->hold > acked) {
+        swift->hold -= acked;
         swift->queue_least_ns = UINT32_MAX;
         return;
     }
     swift->hold = 0;
     swift->is_calm &= marked == 0;
-    swift->acked += ack->acked;
+    swift->acked += acked;
     swift->marked += marked;
-    swift->round -= least(swift->round, ack->acked);
+    swift->round -= least(swift->round, acked);
     if ((marked == 0 || state->window < ONE) && swift->queue_ns <= swift->target_ns &&
         (swift->is_used || swift->was_used))
-        swift_grow(state, ack->acked);
+        swift_grow(state, acked);
     if (swift->round == 0)
         swift_judge(state, left);
 }
@@ -315,7 +297,8 @@ static void swift_ack(struct sl_dp_cc_state *state, const struct sl_dp_cc_ack *a
 static void swift_loss(struct sl_dp_cc_state *state, uint32_t lost, uint64_t now_ns)
 {
     struct swift *swift = swift_of(state);
-    uint32_t share = swift_lost(swift, 0, lost), excess = swift_excess(swift, swift->queue_ns);
+    uint32_t share = swift_lost(swift, 0, least(lost, state->most));
+    uint32_t excess = swift_excess(swift, swift->queue_ns);
 
     swift->round -= swift->round > 1 ? least(swift->round - 1, lost) : 0;
     swift->hold -= least(swift->hold, lost);
@@ -325,7 +308,6 @@ static void swift_loss(struct sl_dp_cc_state *state, uint32_t lost, uint64_t now
     share = share > excess ? share : excess;
     if (share == 0 || swift->hold != 0)
         return;
-
     swift_cut(state, share, excess != 0 ? WINDOW_DELAYED : WINDOW_LOSSY, sl_dp_cc_packets(state));
 }
 
