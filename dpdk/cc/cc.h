@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Congestion control of one route of a flow, behind four calls. Pure: time and measurements are
- * handed in. A window is in packets, as 16.16 fixed point, so that it may be less than one; where it
- * is small, packets are spaced (pace_ns). docs/design/0048-dpdk.md has the reasons and figures.
+ * handed in. A window is in packets, as 16.16 fixed point, so that it may be less than one; where
+ * it is small, packets are spaced (pace_ns). docs/design/0048-dpdk.md has reasons and figures.
  */
 #ifndef SL_DPDK_CC_CC_H
 #define SL_DPDK_CC_CC_H

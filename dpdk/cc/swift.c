@@ -185,7 +185,6 @@ static void swift_prove(struct sl_dp_cc_state *state)
         swift->flat_ns = UINT32_MAX;
         swift->flat = 0;
         swift->queue_least_ns = 0;
-        swift->is_starting = true;
     }
 }
 
@@ -221,10 +220,11 @@ static void swift_judge(struct sl_dp_cc_state *state, uint32_t under_way)
     struct swift *swift = swift_of(state);
     uint32_t marked = (uint32_t)((uint64_t)swift->marked * (ONE - 1) / swift->acked);
     uint32_t share = 0, by_marks = 0, floor = WINDOW_DELAYED;
-    uint32_t queue_ns = swift->queue_least_ns == UINT32_MAX ? 0 : swift->queue_least_ns;
+    uint32_t queue_ns;
 
     swift->marked_share = (uint16_t)((swift->marked_share * 15u + marked) / 16);
     swift_prove(state);
+    queue_ns = swift->queue_least_ns == UINT32_MAX ? 0 : swift->queue_least_ns;
     if (queue_ns > swift->target_ns)
         share = swift_excess(swift, queue_ns);
     if (swift->marked != 0)

@@ -41,9 +41,9 @@ struct sl_dp_wheel {
 
 void sl_dp_wheel_init(struct sl_dp_wheel *wheel, uint64_t now_ns);
 
-/* It fires in the first advance with now_ns >= at_ns, or up to 256 ns later, never earlier; one that
- * lies in the past in the next advance, never in the one that calls this. An armed timer is moved:
- * to a later time this is a store, as it is not moved before its slot comes. UINT64_MAX: never. */
+/* It fires in the first advance with now_ns >= at_ns, or up to 256 ns later, never earlier; one
+ * that lies in the past in the next advance, never in the one that calls this. An armed timer is
+ * moved: to a later time by a store, as it stays where it lies until its slot comes. */
 void sl_dp_wheel_arm(struct sl_dp_wheel *wheel, struct sl_dp_timer *timer, uint64_t at_ns);
 
 /* Does nothing when it is not armed. */
@@ -54,13 +54,12 @@ static inline bool sl_dp_timer_armed(const struct sl_dp_timer *timer)
     return timer->node.next != 0;
 }
 
-/* Fires what is due, in no order; how many. Time may jump ahead by any length. Cheap enough for each
- * poll. */
+/* Fires what is due, in no order; how many. Time may jump ahead by any length. Cheap enough for
+ * each poll. */
 unsigned sl_dp_wheel_advance(struct sl_dp_wheel *wheel, uint64_t now_ns);
 
-/* No timer fires before this time; UINT64_MAX: none is armed. It may be too early (a timer was moved
- * to later, or moves down a level): then advance fires nothing, and this one knows better. 0: at
- * once. */
+/* No timer fires before this time; UINT64_MAX: none is armed, 0: at once. It may be too early (a
+ * timer was put off, or moves down a level): then advance fires nothing, and this knows better. */
 uint64_t sl_dp_wheel_next(const struct sl_dp_wheel *wheel);
 
 #endif

@@ -110,6 +110,19 @@ static void a_timer_in_the_past_fires_in_the_next_advance(void **state)
         assert_int_equal(1, sl_dp_wheel_advance(&wheel, 5000 + i * SLOT));
 }
 
+static void a_timer_at_the_end_of_time_waits(void **state)
+{
+    struct sl_dp_wheel wheel;
+    struct item item;
+
+    sl_dp_wheel_init(&wheel, 5000);
+    item_init(&item, &wheel);
+    sl_dp_wheel_arm(&wheel, &item.timer, UINT64_MAX);
+    assert_true(sl_dp_wheel_next(&wheel) > UINT64_C(1) << 63);
+    assert_int_equal(0, sl_dp_wheel_advance(&wheel, UINT64_MAX - 1000));
+    assert_true(sl_dp_timer_armed(&item.timer));
+}
+
 static void timers_of_one_slot_all_fire(void **state)
 {
     struct sl_dp_wheel wheel;
@@ -216,8 +229,8 @@ static void a_clock_that_jumps_by_hours_fires_all_that_is_due_at_once(void **sta
     assert_int_equal(50 - due, sl_dp_wheel_advance(&wheel, UINT64_MAX));
 }
 
-/* What the wheel must do, as plainly as possible: a timer fires in an advance when its slot has been
- * reached, or, armed for the past, in the next one. */
+/* What the wheel must do, as plainly as possible: a timer fires in an advance when its slot has
+ * been reached, or, armed for the past, in the next one. */
 struct model {
     bool armed;
     uint64_t at_ns;
@@ -302,6 +315,7 @@ int main(void)
         cmocka_unit_test(a_timer_fires_once_and_not_before_its_time),
         cmocka_unit_test(what_is_next_is_never_later_than_the_next_timer_and_leads_to_it),
         cmocka_unit_test(a_timer_in_the_past_fires_in_the_next_advance),
+        cmocka_unit_test(a_timer_at_the_end_of_time_waits),
         cmocka_unit_test(timers_of_one_slot_all_fire),
         cmocka_unit_test(a_cancelled_timer_does_not_fire),
         cmocka_unit_test(a_timer_that_is_put_off_fires_at_the_last_time_given),
