@@ -22,9 +22,10 @@
 
 #define ONE SL_DP_CC_ONE
 #define WINDOW_FIRST 16u
-#define WINDOW_DELAYED (ONE / 4) /* no less by delay alone */
-#define WINDOW_LOSSY (2 * ONE)   /* no less by loss where there is no queue */
+#define WINDOW_ALONE (2 * ONE) /* no less by delay alone, or loss alone */
+#define WINDOW_BOTH (ONE / 4)  /* nor by delay with loss or marks */
 #define CUT_MOST (ONE / 2)
+#define MARKS_FEW (ONE / 64)
 #define TARGET_TIMES 3       /* a small window's target, at most, beyond a large one's */
 #define LOSS_FREE (ONE / 50) /* the share of packets that may be lost without consequence */
 #define LOSS_PACKETS 1024u   /* over which the share is taken */
@@ -176,7 +177,7 @@ static void swift_prove(struct sl_dp_cc_state *state)
     if (swift->queue_least_ns == UINT32_MAX)
         return;
     swift->flat_ns = least(swift->flat_ns, rtt_ns);
-    if (swift->queue_least_ns <= state->target_ns || swift->marked_share != 0 ||
+    if (swift->queue_least_ns <= state->target_ns || swift->marked_share > MARKS_FEW ||
         swift->flat_ns < swift->rtt_ns - swift->rtt_ns / 8) {
         swift->flat_ns = UINT32_MAX;
         swift->flat = 0;
@@ -219,7 +220,7 @@ static void swift_judge(struct sl_dp_cc_state *state, uint32_t under_way)
 {
     struct swift *swift = swift_of(state);
     uint32_t marked = (uint32_t)((uint64_t)swift->marked * (ONE - 1) / swift->acked);
-    uint32_t share = 0, by_marks = 0, floor = WINDOW_DELAYED;
+    uint32_t share = 0, by_marks = 0, floor = WINDOW_ALONE;
     uint32_t queue_ns;
 
     swift->marked_share = (uint16_t)((swift->marked_share * 15u + marked) / 16);
@@ -229,6 +230,8 @@ static void swift_judge(struct sl_dp_cc_state *state, uint32_t under_way)
         share = swift_excess(swift, queue_ns);
     if (swift->marked != 0)
         by_marks = swift->marked_share / 2u;
+    if (swift->marked_share > MARKS_FEW)
+        floor = WINDOW_BOTH;
     if (by_marks > share) {
         share = by_marks;
         floor = ONE;
@@ -308,7 +311,7 @@ static void swift_loss(struct sl_dp_cc_state *state, uint32_t lost, uint64_t now
     share = share > excess ? share : excess;
     if (share == 0 || swift->hold != 0)
         return;
-    swift_cut(state, share, excess != 0 ? WINDOW_DELAYED : WINDOW_LOSSY, sl_dp_cc_packets(state));
+    swift_cut(state, share, excess != 0 ? WINDOW_BOTH : WINDOW_ALONE, sl_dp_cc_packets(state));
 }
 
 static void swift_timeout(struct sl_dp_cc_state *state, uint64_t now_ns)

@@ -120,7 +120,7 @@ static void more_senders_than_packets_fit_send_less_than_one_in_a_round_trip(voi
     uint64_t small = 0;
 
     /* 64 packets of 9000 bytes take 460 us at 10 Gbit/s. */
-    wire_init(&bn, 64, &sl_dp_swift, 1);
+    wire_init(&bn, 64, &sl_dp_swift, 3);
     bn.rate = 10 * GBIT;
     warm(&bn, 200 * MS, 700 * MS);
     assert_at_least(0.90, bn_used(&bn));
@@ -223,6 +223,19 @@ static void a_long_way_is_filled_too(void **state)
             assert_at_most(80000, (double)bn_delay(&bn, 0.99));
             bn_fini(&bn);
         }
+    }
+}
+
+static void a_wire_where_one_packet_takes_longer_than_the_target_is_filled(void **state)
+{
+    for (size_t wire = 1; wire < WIRES; wire += 2) {
+        struct bn bn;
+        wire_init(&bn, 1, &sl_dp_swift, wire);
+        bn.rate = 500 * GBIT / 1000; /* 144 us */
+        warm(&bn, 100 * MS, 600 * MS);
+        assert_at_least(0.93, bn_used(&bn));
+        assert_at_most(900000, (double)bn_delay(&bn, 0.99));
+        bn_fini(&bn);
     }
 }
 
@@ -336,6 +349,7 @@ int main(void)
         cmocka_unit_test(random_loss_of_a_percent_costs_less_than_a_tenth_of_the_goodput),
         cmocka_unit_test(a_buffer_too_shallow_for_the_target_is_kept_full_at_few_losses),
         cmocka_unit_test(a_long_way_is_filled_too),
+        cmocka_unit_test(a_wire_where_one_packet_takes_longer_than_the_target_is_filled),
         cmocka_unit_test(a_way_that_becomes_longer_is_filled_again),
         cmocka_unit_test(a_way_that_becomes_shorter_is_not_filled_with_a_queue_for_ever),
         cmocka_unit_test(ends_that_are_off_their_core_cost_no_more_than_their_absence),
