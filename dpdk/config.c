@@ -37,9 +37,10 @@ static const struct sl_config_row rows[] = {
     SL_ROW_INT("DPDK_WINDOW", window, "1024", "packets", 64, 1024,
                "Packets of a path that may be under way, at most: a power of two, or the next "
                "lower one is taken."),
-    SL_ROW_CHOICE("DPDK_CC", cc, "swift", "swift fixed",
-                  "Congestion control: swift (keeps the delay at a target, and hears ECN marks) or "
-                  "fixed (none: the whole window)."),
+    SL_ROW_CHOICE("DPDK_CC", cc, "swift", "swift timely fixed",
+                  "Congestion control: swift (keeps the delay at a target, and hears ECN marks), "
+                  "timely (goes by how the RTT changes; to compare with) or fixed (none: the whole "
+                  "window)."),
     SL_ROW_INT("DPDK_TARGET_US", target_us, "50", "us", 1, 100000,
                "Delay by queues in the network that congestion control aims at."),
     SL_ROW_SWITCH("DPDK_CRC", crc, "auto",

@@ -9,7 +9,7 @@
 #define SL_DPDK_PORTS_BYTES 2048 /* of SLUICE_DPDK_PORTS: 16 virtual devices with their arguments */
 
 /* In the order of their rows' choices. */
-enum sl_dpdk_cc { SL_DPDK_CC_SWIFT, SL_DPDK_CC_FIXED };
+enum sl_dpdk_cc { SL_DPDK_CC_SWIFT, SL_DPDK_CC_TIMELY, SL_DPDK_CC_FIXED };
 
 struct sl_dpdk_config {
     struct sl_mp_config mp;

@@ -45,7 +45,10 @@ struct sl_dpdk_port_settings sl_dpdk_ports_wanted(const struct sl_config *config
 static const struct sl_dp_cc *cc_of(const struct sl_dpdk_config *own)
 {
     static const struct sl_dp_cc *const all[] = {
-        [SL_DPDK_CC_SWIFT] = &sl_dp_swift, [SL_DPDK_CC_FIXED] = &sl_dp_fixed};
+        [SL_DPDK_CC_SWIFT] = &sl_dp_swift,
+        [SL_DPDK_CC_TIMELY] = &sl_dp_timely,
+        [SL_DPDK_CC_FIXED] = &sl_dp_fixed,
+    };
 
     return all[own->cc];
 }
