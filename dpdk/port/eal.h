@@ -26,7 +26,7 @@ static inline void sl_dpdk_thread_enter(void)
 
 /* DPDK's lines go to core/log. -ENOMEM. */
 int sl_dpdk_log_start(void);
-/* The first line that DPDK wrote as an error since sl_dpdk_log_clear(), for a sentence; "": none. */
+/* The first line that DPDK wrote as an error since sl_dpdk_log_clear(); "": none. */
 void sl_dpdk_log_clear(void);
 void sl_dpdk_log_first(char *out, size_t cap);
 

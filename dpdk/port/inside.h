@@ -126,8 +126,9 @@ void sl_dpdk_pools_put(struct sl_dpdk_port *port);
 
 /* ---- demux.c ---- */
 
-/* Where a packet belongs that came on the port: the user, or NULL, and the caller frees it. Then the
- * packet starts with its UDP payload, and its hash has the flow's number and the mark. Under rx. */
+/* Where a packet belongs that came on the port: the user; or NULL, and the caller frees it. Then
+ * the packet starts with its UDP payload, and its hash has the flow's number and the mark. Under
+ * rx. */
 struct sl_dpdk_user *sl_dpdk_demux(struct sl_dpdk_port *port, struct rte_mbuf *packet);
 
 /* ---- flows.c ---- */

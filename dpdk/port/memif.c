@@ -40,8 +40,8 @@ uint32_t sl_dpdk_memif_segment(const struct sl_dpdk_spec *spec)
 }
 
 /* Does a process listen there? Asked with a socket of another type, which the kernel refuses: a
- * connection that ends before the driver greets it would end the server's process (22.11 to 26.07: it closes
- * the descriptor that its thread goes on to watch). */
+ * connection that ends before the driver greets it would end the server's process (22.11 to 26.07:
+ * it closes the descriptor that its thread goes on to watch). */
 static bool is_alive(const struct sockaddr_un *address)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -9,7 +9,8 @@
  *                                  any, the name of a port that EAL has already
  *            ring:NAME/0, /1       the two ends of a wire within this process
  *            mesh:DIR              a memif port to each other rank of this host, by sockets in DIR
- *   option   ip=ADDRESS/PREFIX gw=ADDRESS mtu=BYTES segment=NAME; of a mesh: rank=N ranks=N mtu=BYTES
+ *   option   ip=ADDRESS/PREFIX gw=ADDRESS mtu=BYTES segment=NAME
+ *            of a mesh: rank=N ranks=N mtu=BYTES
  *
  * %l in it is the rank's number on its host, %r its rank, %% a percent sign.
  */

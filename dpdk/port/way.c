@@ -32,7 +32,7 @@ static bool is_near(const struct sl_dpdk_port *port, const uint8_t ip[4])
     return ((own ^ other) & rte_cpu_to_be_32(mask)) == 0;
 }
 
-/* By which MAC the peer is reached: its own within the subnet, as it told it; else the gateway's. */
+/* The MAC to send to: the peer's own within the subnet, as it told it; else the gateway's. */
 static int next_hop(struct sl_dpdk_port *port, const struct sl_dpdk_address *peer, uint8_t mac[6])
 {
     static const uint8_t none[6];

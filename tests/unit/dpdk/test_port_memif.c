@@ -14,7 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -223,6 +226,60 @@ static void a_socket_that_somebody_listens_at_is_left_alone(void **state)
     assert_non_null(strstr(sluice_last_error(), "something else"));
 }
 
+/* Sockets of this process that have a name in the test's folder, or lead to one. */
+static int sockets_left(void)
+{
+    int count = 0;
+
+    for (int fd = 3; fd < 256; fd++) {
+        struct sockaddr_un own = {0}, peer = {0};
+        socklen_t own_len = sizeof(own), peer_len = sizeof(peer);
+
+        (void)getsockname(fd, (struct sockaddr *)&own, &own_len);
+        (void)getpeername(fd, (struct sockaddr *)&peer, &peer_len);
+        count += strncmp(own.sun_path, dir, strlen(dir)) == 0 ||
+                 strncmp(peer.sun_path, dir, strlen(dir)) == 0;
+    }
+    return count;
+}
+
+/* Otherwise the peer would not notice when the parent ends. */
+static void a_child_has_no_sockets_and_no_ports(void **state)
+{
+    static const char *const roles[] = {"server", "client"};
+    struct sl_dpdk_port_settings settings = {.list = "net_ring0", .rank = -1, .local_rank = -1};
+    struct sl_dpdk_port *ports[SL_DPDK_PORTS_MAX];
+    size_t count;
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned number = socket_number++;
+        struct port_spawned peer;
+        struct port_end end;
+        int status;
+
+        if (i == 0)
+            open_end(&end, wire(roles[i], number), 0);
+        port_spawn(&peer, program, wire(roles[!i], number), "echo", 0);
+        if (i == 1)
+            open_end(&end, wire(roles[i], number), 0);
+        assert_true(port_spawn_meet(&peer, &end, 50000));
+        exchange(&end, 5);
+        assert_true(sockets_left() > 0);
+        pid_t child = fork();
+        if (child == 0) {
+            int err = sl_dpdk_ports_get(&settings, ports, SL_DPDK_PORTS_MAX, &count);
+
+            _exit(err == -ENOTSUP ? sockets_left() : 100);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        exchange(&end, 5);
+        assert_int_equal(port_spawn_end(&peer), 0);
+        port_end_close(&end);
+    }
+}
+
 /* memif has no interrupts; vhost does. */
 static void a_sleeper_wakes_when_packets_come(void **state)
 {
@@ -285,6 +342,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_client_survives_servers_that_are_killed_and_finds_the_next),
         cmocka_unit_test(a_mesh_of_three_starts_in_any_order),
         cmocka_unit_test(a_socket_that_somebody_listens_at_is_left_alone),
+        cmocka_unit_test(a_child_has_no_sockets_and_no_ports),
         cmocka_unit_test(a_sleeper_wakes_when_packets_come),
     };
     const struct CMUnitTest many[] = {
