@@ -158,6 +158,14 @@ static bool round_trips(struct pair *pair, unsigned ms, struct figures *out)
     return true;
 }
 
+/* Ends do not take their socket away: see sl_eal_exit(). */
+static void remove_socket(const struct bench *bench, const struct raw_wire *wire)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s", bench->dir, wire->name);
+    unlink(path);
+}
+
 static bool measure(struct bench *bench, const struct raw_wire *wire, struct figures *out)
 {
     struct pair pair = {.fd = {-1, -1}};
@@ -176,6 +184,7 @@ static bool measure(struct bench *bench, const struct raw_wire *wire, struct fig
         waitpid(pair.pid[end], &status, 0);
         good = good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
     }
+    remove_socket(bench, wire);
     return good;
 }
 
@@ -317,11 +326,6 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < WIRES; i++)
             if (bench.wanted[i] && measure(&bench, &wires[i], &bench.figures[i][bench.have[i]]))
                 bench.have[i]++;
-    for (size_t i = 0; i < WIRES; i++) {
-        char path[128];
-        snprintf(path, sizeof(path), "%s/%s", bench.dir, wires[i].name);
-        unlink(path);
-    }
     rmdir(bench.dir);
     return report(&bench);
 }

@@ -275,6 +275,8 @@ static int wait_for_link(const struct end *end)
             return 0;
         if (now() - start > LINK_NS)
             return sl_fail(-ETIMEDOUT, "%s: no link after 20 s", end->wire->name);
+        if (is_told_more(end))
+            return sl_fail(-ECANCELED, "%s: the other end did not start", end->wire->name);
         usleep(1000);
         if (now() - asked > RETRY_NS) {
             rte_eth_dev_stop(0);
@@ -359,9 +361,8 @@ void raw_end(int fd, const struct raw_wire *wire, const char *device, const char
         fprintf(stderr, "bench_dpdk_raw: %s\n", sluice_last_error());
         struct raw_result result = {.status = -EIO};
         tell(&end, &result);
-        exit(1);
+        sl_eal_exit(1);
     }
     work(&end);
-    sl_eal_stop();
-    exit(0);
+    sl_eal_exit(0);
 }

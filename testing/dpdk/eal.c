@@ -11,6 +11,7 @@
 #include <rte_mbuf.h>
 #include <sched.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #define ARGS_MAX 96
 
@@ -34,7 +35,7 @@ int sl_eal_start(const char *const *vdevs, unsigned count, unsigned memory_mib)
     char places[512], memory[16], names[SL_EAL_VDEVS][256];
     char *args[ARGS_MAX] = {
         "sluice",         "--no-huge",     "--no-pci", "--no-shconf", "--no-telemetry",
-        "--iova-mode=va", "--log-level=4", "-m",       memory,        places};
+        "--iova-mode=va", "--log-level=2", "-m",       memory,        places};
     int n = 10;
     if (count > SL_EAL_VDEVS)
         return sl_fail(-EINVAL, "more than %d virtual devices", SL_EAL_VDEVS);
@@ -51,14 +52,10 @@ int sl_eal_start(const char *const *vdevs, unsigned count, unsigned memory_mib)
     return 0;
 }
 
-void sl_eal_stop(void)
+void sl_eal_exit(int status)
 {
-    uint16_t port;
-    RTE_ETH_FOREACH_DEV(port)
-    {
-        rte_eth_dev_stop(port);
-        rte_eth_dev_close(port);
-    }
+    fflush(NULL);
+    _exit(status);
 }
 
 int sl_eal_pool(const char *name, unsigned frames, unsigned room, struct rte_mempool **out)

@@ -14,9 +14,10 @@ struct rte_mempool;
 /* vdevs: strings of --vdev, count of them. The calling thread stays on the cores that it may use
  * now. -EIO with a sentence. Once per process. */
 int sl_eal_start(const char *const *vdevs, unsigned count, unsigned memory_mib);
-/* Stops and closes all ports. Not rte_eal_cleanup(), which takes the memory away that the thread of
- * DPDK's interrupts still reads: one of eight ends was a SIGSEGV. The process is about to exit. */
-void sl_eal_stop(void);
+/* Ends the process, and with it ports and DPDK. Neither closing ports nor rte_eal_cleanup(): both
+ * take memory away that the thread of DPDK's interrupts still reads while peers go, too, and one of
+ * eight ends was a SIGSEGV. */
+_Noreturn void sl_eal_exit(int status);
 
 /* A pool of frames of `room` bytes. -ENOMEM. */
 int sl_eal_pool(const char *name, unsigned frames, unsigned room, struct rte_mempool **out);

@@ -339,8 +339,6 @@ int main(int argc, char **argv)
     puts("{\"ready\": true}");
     fflush(stdout);
     serve(options.ports, parent);
-    sl_fabric_fini(&fabric);
-    sl_eal_stop();
     unlink(options.socket);
-    return 0;
+    sl_eal_exit(0);
 }
