@@ -43,9 +43,7 @@ for wire in af_packet af_xdp; do
     tap_case "frames_of_every_size_pass_over_$wire" raw_frames "$wire"
 done
 if [[ -e $build/dpdk/sluice-dpdk.so ]]; then
-    for wire in af_packet af_xdp; do
-        tap_case "two_ranks_over_${wire}_add_up" ranks_over "$wire" 2
-        tap_case "three_ranks_over_${wire}_and_a_bridge_add_up" ranks_over "$wire" 3
-    done
+    tap_case two_ranks_over_af_xdp_add_up ranks_over af_xdp 2
+    tap_case three_ranks_over_af_packet_and_a_bridge_add_up ranks_over af_packet 3
 fi
 tap_done
