@@ -127,7 +127,7 @@ static void start_end(const struct bench *bench, const struct raw_wire *wire, un
         close(fds[0]);
         if (end)
             close(pair->fd[0]);
-        raw_end(fds[1], wire, device, file);
+        raw_end(fds[1], end, wire, device, file);
     }
     close(fds[1]);
     pair->fd[end] = fds[0];

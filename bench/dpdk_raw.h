@@ -46,8 +46,10 @@ struct raw_result {
     uint64_t p50_ns, p99_ns, lost;
 };
 
-/* Runs tasks that come by fd until it closes; the first result is sent when the port is up. device:
- * the whole --vdev string. net: file of a network namespace, or NULL. Does not return. */
-_Noreturn void raw_end(int fd, const struct raw_wire *wire, const char *device, const char *net);
+/* Runs tasks that come by fd until it closes; the first result is sent when the port is up. number:
+ * 0 or 1, which has cores of its own, as in bench_p2p. device: the whole --vdev string. net: file
+ * of a network namespace, or NULL. Does not return. */
+_Noreturn void raw_end(int fd, unsigned number, const struct raw_wire *wire, const char *device,
+                       const char *net);
 
 #endif

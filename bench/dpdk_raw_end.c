@@ -4,6 +4,7 @@
 
 #include "core/clock.h"
 #include "core/err.h"
+#include "core/host.h"
 #include "core/relax.h"
 #include "testing/dpdk/eal.h"
 #include "testing/dpdk/memif_guard.h"
@@ -32,7 +33,7 @@
 #define LINK_NS (20 * SL_NS_PER_S)
 #define RETRY_NS (500 * SL_NS_PER_MS)
 #define LOST_NS (20 * SL_NS_PER_MS)
-#define SPINS 50
+#define SPINS 200 /* about as long as a round trip takes */
 
 struct end {
     int fd;
@@ -349,13 +350,15 @@ static void work(struct end *end)
     }
 }
 
-void raw_end(int fd, const struct raw_wire *wire, const char *device, const char *net)
+void raw_end(int fd, unsigned number, const struct raw_wire *wire, const char *device,
+             const char *net)
 {
     static struct end end;
     end.fd = fd;
     end.wire = wire;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     sl_memif_guard();
+    sl_host_bind(number, 2);
     int rc = open_end(&end, device, net);
     if (rc < 0) {
         fprintf(stderr, "bench_dpdk_raw: %s\n", sluice_last_error());
