@@ -3,7 +3,10 @@
 #include "dpdk/config.h"
 
 #include "core/err.h"
+#include "core/transport.h"
 #include "dpdk/port/port.h"
+
+#include <stdio.h>
 
 #define AT(field) offsetof(struct sl_dpdk_config, field)
 
@@ -87,4 +90,16 @@ struct sl_mp_path_wishes sl_dpdk_path_wishes(const struct sl_config *config)
                                       .variable = "SLUICE_DPDK_PATHS",
                                       .list = own->mp.paths,
                                       .per_rail = own->mp.paths_per_rail};
+}
+
+/* All ports are opened: another one may be the only one on the peer's wire. */
+void sl_dpdk_prefer(struct sl_config *config, const struct sl_device *dev, int traffic_class)
+{
+    struct sl_dpdk_config *own = sl_dpdk_config_edit(config);
+
+    if (traffic_class >= 0 && traffic_class <= 255)
+        own->traffic_class = traffic_class;
+    if (own->mp.reserve == SL_AUTO)
+        own->mp.reserve = SL_ON;
+    snprintf(own->first, sizeof(own->first), "%s", dev->name);
 }

@@ -41,6 +41,7 @@ const struct sl_transport_ops sl_dpdk_ops = {
     .place = 25,
     .config = &sl_dpdk_section,
     .events = &sl_dpdk_events,
+    .prefer = sl_dpdk_prefer,
     .probe = sl_dpdk_probe,
     .open = sl_dpdk_iface_open,
     .close = sl_dpdk_iface_close,

@@ -150,6 +150,23 @@ int sl_dpdk_look(struct sl_dpdk_iface *iface, uint64_t now_ns)
 
 /* ---- open, close ---- */
 
+/* The one that is to come before the others becomes the first rail. */
+static void first_comes_first(struct sl_dpdk_iface *iface)
+{
+    const char *first = sl_dpdk_config(iface->config)->first;
+    struct sl_dpdk_port_info info;
+
+    for (size_t i = 1; i < iface->port_count && first[0] != '\0'; i++) {
+        struct sl_dpdk_port *port = iface->ports[i];
+
+        sl_dpdk_port_info(port, &info);
+        if (strcmp(info.name, first) != 0)
+            continue;
+        memmove(&iface->ports[1], &iface->ports[0], i * sizeof(iface->ports[0]));
+        iface->ports[0] = port;
+    }
+}
+
 static int ports_open(struct sl_dpdk_iface *iface, const struct sl_device *dev)
 {
     struct sl_dpdk_port_settings wanted =
@@ -159,6 +176,7 @@ static int ports_open(struct sl_dpdk_iface *iface, const struct sl_device *dev)
 
     if (err != 0)
         return err;
+    first_comes_first(iface);
     for (size_t i = 0; i < iface->port_count && iface->mp.rail_count < SL_MP_RAILS_MAX; i++) {
         struct sl_dpdk_rail *rail = &iface->rails[iface->mp.rail_count];
 

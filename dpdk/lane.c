@@ -91,7 +91,8 @@ static int open_lane(struct sl_mp_path *path, const struct sl_mp_rail_info *remo
     lane->remote = sl_dpdk_address_of(&info);
     reach = sl_dpdk_rail_reach(lane->rail, remote);
     if (reach == SL_MP_REACH_NEVER)
-        return sl_fail(-EHOSTUNREACH, "%s and the peer's port %u are on different wires",
+        return sl_fail(-EHOSTUNREACH,
+                       "%s and the peer's port %u are one port, or on different wires",
                        path->rail->name, path->remote_rail);
     lane->is_direct = lane->rail->info.address.segment != 0 &&
                       lane->rail->info.address.segment == lane->remote.segment;

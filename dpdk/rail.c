@@ -104,6 +104,8 @@ enum sl_mp_reach sl_dpdk_rail_reach(const struct sl_dpdk_rail *rail,
     struct sl_dpdk_address theirs = sl_dpdk_address_of(&info);
     const struct sl_dpdk_address *ours = &rail->info.address;
 
+    if (memcmp(ours->mac, theirs.mac, sizeof(ours->mac)) == 0)
+        return SL_MP_REACH_NEVER; /* it is that port, which hears others alone */
     if (ours->segment != 0 && theirs.segment != 0)
         return ours->segment == theirs.segment ? SL_MP_REACH_DIRECT : SL_MP_REACH_NEVER;
     if (is_link_local(ours) || is_link_local(&theirs))

@@ -246,6 +246,26 @@ static void paths_between_two_ports_have_ports_of_their_own(void **state)
     world_message(LONG);
 }
 
+static void a_preferred_port_comes_first_and_carries(void **state)
+{
+    const struct sl_device dev = {.name = "a1"};
+
+    (void)state;
+    sl_dpdk_prefer(&world[0].config, &dev, 0x68);
+    sl_dpdk_prefer(&world[1].config, &(const struct sl_device){.name = "b1"}, -1);
+    assert_int_equal(sl_dpdk_config(&world[0].config)->traffic_class, 0x68);
+    assert_int_equal(sl_dpdk_config(&world[1].config)->traffic_class, 0);
+    world_join();
+    assert_string_equal(world_iface(0)->rails[0].base.name, "a1");
+    assert_string_equal(world_iface(0)->rails[1].base.name, "a0");
+    world_message(LONG);
+    assert_true(world_lane(0, 0)->base.stats.sent_bytes > LONG);
+    assert_true(world_lane(0, 1)->base.stats.sent_bytes < LONG / 8);
+    fake_port_link("a1", false);
+    world_message(LONG); /* by the other one */
+    fake_port_link("a1", true);
+}
+
 static void without_receive_buffers_frames_wait(void **state)
 {
     struct sl_dpdk_rail *rail;
@@ -370,6 +390,7 @@ int main(void)
         CASE(a_lane_sprays_over_its_routes),
         CASE(a_route_that_dies_is_left_and_told),
         CASE(paths_between_two_ports_have_ports_of_their_own),
+        CASE(a_preferred_port_comes_first_and_carries),
         CASE(without_receive_buffers_frames_wait),
         CASE(a_stranger_changes_nothing),
         CASE(a_peer_cannot_write_where_nothing_was_granted),

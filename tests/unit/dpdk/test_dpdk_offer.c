@@ -154,6 +154,7 @@ static enum sl_mp_reach reach(uint32_t ours_segment, const uint8_t ours[4], uint
     memcpy(rail.info.address.ip, ours, 4);
     remote.info.address.segment = theirs_segment;
     memcpy(remote.info.address.ip, theirs, 4);
+    remote.info.address.mac[5] ^= memcmp(ours, theirs, 4) == 0 && ours_segment == 7 ? 0 : 0x80;
     sl_dpdk_rail_describe(&remote.base, &info);
     return sl_dpdk_rail_reach(&rail, &info);
 }
@@ -166,6 +167,7 @@ static void wires_and_subnets_say_who_reaches_whom(void **state)
     (void)state;
     assert_int_equal(reach(5, a, 5, far), SL_MP_REACH_DIRECT);
     assert_int_equal(reach(5, a, 6, b), SL_MP_REACH_NEVER);
+    assert_int_equal(reach(7, a, 7, a), SL_MP_REACH_NEVER); /* a port and itself */
     assert_int_equal(reach(0, a, 0, b), SL_MP_REACH_DIRECT);
     assert_int_equal(reach(0, a, 6, b), SL_MP_REACH_DIRECT);
     assert_int_equal(reach(0, a, 0, far), SL_MP_REACH_ROUTED);
