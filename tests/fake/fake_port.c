@@ -297,13 +297,16 @@ static void forget_collected(struct use *use, struct collected *one)
     one->copy = NULL;
 }
 
-void sl_dpdk_drop(struct sl_dpdk_user *user, struct sl_dpdk_port *port)
+static void drop(struct use *use)
 {
-    struct use *use = use_of(user, port);
-
     for (unsigned i = 0; i < use->count; i++)
         forget_collected(use, &use->burst[i]);
     use->count = 0;
+}
+
+void sl_dpdk_drop(struct sl_dpdk_user *user, struct sl_dpdk_port *port)
+{
+    drop(use_of(user, port));
 }
 
 static void tell_kept(struct sl_dpdk_user *user, struct use *use, bool all)
@@ -331,7 +334,7 @@ void sl_dpdk_user_close(struct sl_dpdk_user *user)
         struct use *use = user->uses[i];
         struct sl_node *node;
 
-        sl_dpdk_drop(user, use->port);
+        drop(use);
         tell_kept(user, use, true);
         while ((node = sl_list_pop_front(&use->inbox)) != NULL)
             free(sl_container_of(node, struct packet, link));
