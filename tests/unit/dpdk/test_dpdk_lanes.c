@@ -370,7 +370,73 @@ static void a_frame_is_not_longer_than_its_buffer(void **state)
     world_join();
     forge(true, next_seq(), false, 63u << 16, world_iface(1)->mp.slot_bytes - 10, 11);
     WORLD_UNTIL(world_lane(1, 0)->base.stats.failures == 1);
+    assert_non_null(strstr(world_lane(1, 0)->base.why, "no place for 11 bytes"));
     world_message(1000);
+}
+
+static void buffers_of_frames_that_never_were_whole_come_back(void **state)
+{
+    const struct sl_dpdk_buffers *buffers;
+    unsigned before;
+    uint32_t seq;
+
+    (void)state;
+    world_join();
+    world_message(1000);
+    buffers = &((struct sl_dpdk_rail *)world_lane(1, 0)->base.rail)->buffers;
+    before = buffers->free_count;
+    seq = next_seq();
+    forge(true, seq + 1, false, 60u << 16, 100, 100); /* what is before it does not come */
+    assert_int_equal(buffers->free_count, before - 1);
+    forge(true, seq + 2, true, 0, 0, 1000);
+    WORLD_UNTIL(world_lane(1, 0)->base.stats.failures == 1);
+    WORLD_UNTIL(is_up(0, 0) && is_up(1, 0));
+    world_message(1000);
+    assert_int_equal(buffers->free_count, before);
+}
+
+/* ---- what leaves ---- */
+
+static void a_send_outside_of_progress_leaves_at_once(void **state)
+{
+    struct sl_buf buf = {.addr = "hello", .len = 5};
+    struct sl_req req = {.status = SL_PENDING};
+    uint64_t before;
+
+    (void)state;
+    world_join();
+    for (unsigned i = 0; i < 100; i++)
+        world_progress();
+    before = fake_port_sent();
+    assert_int_equal(world[0].iface->ops->send(world[0].ep, &buf, 1, &req), 1);
+    assert_int_equal(fake_port_sent(), before + 1);
+}
+
+static struct sl_dp_head seen;
+
+static bool see(void *arg, const uint8_t *bytes, size_t len)
+{
+    (void)arg;
+    if (len > sizeof(seen) && bytes[0] == (SL_DP_DATA << 4 | SL_DP_VERSION))
+        memcpy(&seen, bytes, sizeof(seen));
+    return true;
+}
+
+/* Nobody sends so much in a test: the packet alone is looked at. */
+static void a_place_far_into_a_message_is_named_in_two_parts(void **state)
+{
+    struct sl_mp_tx_cts cts = {.cts.id = 0x123};
+    struct sl_mp_piece piece = {
+        .cts = &cts, .off = (UINT64_C(5) << 31) + 4096, .len = 64, .chunk = 0};
+
+    (void)state;
+    world_join();
+    fake_port_watch(see, NULL);
+    world_lane(0, 0)->base.lanes->write(&world_lane(0, 0)->base, &piece);
+    fake_port_watch(NULL, NULL);
+    assert_int_equal(seen.imm, 5u << 16 | 0x123);
+    assert_int_equal(seen.offset, 4096);
+    assert_int_equal(seen.flags & SL_DP_FLAG_WRITE, SL_DP_FLAG_WRITE);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, world_clean)
@@ -396,6 +462,9 @@ int main(void)
         CASE(a_peer_cannot_write_where_nothing_was_granted),
         CASE(a_peer_cannot_write_past_what_was_granted),
         CASE(a_frame_is_not_longer_than_its_buffer),
+        CASE(buffers_of_frames_that_never_were_whole_come_back),
+        CASE(a_send_outside_of_progress_leaves_at_once),
+        CASE(a_place_far_into_a_message_is_named_in_two_parts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
