@@ -18,13 +18,17 @@ clean_up() {
 }
 trap clean_up EXIT
 
-mkfifo "$dir/in"
-exec {in}<>"$dir/in"
-"$switch" --socket "$dir/sock" --ports 3 --seed 5 <"$dir/in" >"$dir/out" 2>"$dir/err" &
+mkfifo "$dir/in" "$dir/out"
+exec {in}<>"$dir/in" {out}<>"$dir/out"
+"$switch" --socket "$dir/sock" --ports 3 --seed 5 <"$dir/in" >"$dir/out" 2>"$dir/err" {in}<&- {out}<&- &
 pid=$!
-is_ready() { grep -qs '"ready": true' "$dir/out" || gone "$pid"; }
-until_true 30 is_ready
-if gone "$pid"; then
+# answer SECONDS: the next line of the switch.
+answer() {
+    local line=''
+    read -rt "$1" -u "$out" line
+    echo "$line"
+}
+if [[ $(answer 30) != *'"ready": true'* ]]; then
     cat "$dir/err"
     tap_case the_switch_starts_without_root_and_hugepages false
     tap_done
@@ -32,14 +36,15 @@ fi
 
 # ask LINE: prints what is answered.
 ask() {
-    local had
-    had=$(wc -l <"$dir/out")
     echo "$1" >&"$in"
-    has_more() { (($(wc -l <"$dir/out") > had)); }
-    until_true 20 has_more && tail -n 1 "$dir/out"
+    answer 20
 }
 # count PORT NAME
-count() { ask stats | python3 -c "import json, sys; print(json.load(sys.stdin)['ports'][$1]['$2'])"; }
+count() {
+    local stats
+    stats=$(ask stats)
+    [[ $stats =~ \"port\":\ $1,[^}]*\"$2\":\ ([0-9]+) ]] && echo "${BASH_REMATCH[1]}"
+}
 exchange() { "$raw" --rounds 1 --ms 30 --switch "$dir/sock" --json "$dir/json" switch; }
 # arrived: largest throughput of the last exchange, Gbit/s.
 arrived() {
