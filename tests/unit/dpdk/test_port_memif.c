@@ -96,6 +96,30 @@ static void a_client_finds_a_server_that_starts_later(void **state)
     port_end_close(&end);
 }
 
+/* One that closed its connection then, and came again, would end the server. */
+static void a_client_waits_for_a_server_that_does_not_run(void **state)
+{
+    unsigned number = socket_number++;
+    struct sl_dpdk_port_stats stats;
+    struct port_spawned peer;
+    struct port_end end;
+
+    (void)state;
+    port_spawn(&peer, program, wire("server", number), "echo", 0);
+    assert_int_equal(read(peer.from, &peer.hello, sizeof(peer.hello)), sizeof(peer.hello));
+    kill(peer.pid, SIGSTOP);
+    open_end(&end, wire("client", number), 0);
+    assert_false(port_end_wait_up(&end, 400));
+    sl_dpdk_port_stats(end.port, &stats);
+    assert_int_equal(stats.restarts, 0);
+    kill(peer.pid, SIGCONT);
+    assert_int_equal(write(peer.to, &end.own, sizeof(end.own)), sizeof(end.own));
+    assert_int_equal(port_end_connect(&end, &peer.hello, 50000), 0);
+    exchange(&end, 20);
+    assert_int_equal(port_spawn_end(&peer), 0);
+    port_end_close(&end);
+}
+
 static void while_the_link_is_down_packets_are_lost_and_what_was_lent_returns(void **state)
 {
     struct sl_dpdk_port_stats stats;
@@ -190,6 +214,8 @@ static void a_mesh_of_three_starts_in_any_order(void **state)
     assert_int_equal(to_low.own.address.segment, low.hello.address.segment);
     assert_int_equal(to_high.own.address.segment, high.hello.address.segment);
     assert_int_not_equal(to_low.own.address.segment, to_high.own.address.segment);
+    assert_memory_not_equal(to_low.own.address.mac, low.hello.address.mac, 6);
+    assert_memory_not_equal(to_low.own.address.mac, to_high.own.address.mac, 6);
     exchange(&to_low, 50);
     exchange(&to_high, 50);
     assert_int_equal(port_spawn_end(&high), 0);
@@ -337,6 +363,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_waits_for_its_client),
         cmocka_unit_test(a_client_finds_a_server_that_starts_later),
+        cmocka_unit_test(a_client_waits_for_a_server_that_does_not_run),
         cmocka_unit_test(while_the_link_is_down_packets_are_lost_and_what_was_lent_returns),
         cmocka_unit_test(a_server_survives_clients_that_are_killed_and_takes_the_next),
         cmocka_unit_test(a_client_survives_servers_that_are_killed_and_finds_the_next),

@@ -17,7 +17,14 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <rte_config.h>
+#include <rte_ip.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
 #define WAIT_MS 5000
+#define IP_AT 14 /* in a frame */
+#define UDP_AT 34
 
 static uint8_t payload[9000];
 
@@ -218,6 +225,25 @@ static void numbers_of_flows_differ_and_do_not_return_soon(void **state)
     part(&a, &b);
 }
 
+/* Though hardly any are left: before the next case, which makes many. */
+static void a_place_of_a_flow_is_not_taken_again_at_once(void **state)
+{
+    uint32_t numbers[256], held[250];
+    struct port_end a, b;
+
+    (void)state;
+    join(&a, &b, NULL);
+    for (unsigned i = 0; i < 250; i++)
+        assert_int_equal(sl_dpdk_flow_number(a.user, &held[i]), 0);
+    for (unsigned i = 0; i < 100; i++) {
+        assert_int_equal(sl_dpdk_flow_number(a.user, &numbers[i]), 0);
+        sl_dpdk_flow_forget(a.user, numbers[i]);
+        for (unsigned j = 0; j < i; j++)
+            assert_int_not_equal(numbers[i] & 0xffff, numbers[j] & 0xffff);
+    }
+    part(&a, &b);
+}
+
 static void a_user_cannot_forget_anothers_flow(void **state)
 {
     struct port_end a, b;
@@ -273,25 +299,107 @@ static void an_inbox_forgets_with_its_flow(void **state)
     part(&a, &b);
 }
 
-/* ---- strangers ---- */
-
-/* A packet as a's, with one byte of its headers changed. */
-static void stranger(struct port_end *a, unsigned at, uint8_t value)
+static void a_port_stays_until_its_last_user_leaves(void **state)
 {
-    uint8_t before = a->way.head[at];
+    struct sl_dpdk_port_settings settings = wire(NULL);
+    struct port_end a, b, c;
 
-    a->way.head[at] = value;
+    (void)state;
+    join(&a, &b, NULL);
+    assert_int_equal(port_end_open(&c, &settings, 1), 0);
+    port_end_close(&c);
+    assert_int_equal(port_end_send(&a, payload, 300, true), 1);
+    port_end_poll(&a);
+    assert_true(port_end_wait(&b, &b.came, 1, WAIT_MS));
+    part(&a, &b);
+}
+
+/* ---- frames as they are on the wire ---- */
+
+static void put_16(uint8_t *at, unsigned value)
+{
+    at[0] = (uint8_t)(value >> 8);
+    at[1] = (uint8_t)value;
+}
+
+static void put_checksum(uint8_t *frame)
+{
+    struct rte_ipv4_hdr ip;
+
+    memcpy(&ip, frame + IP_AT, sizeof(ip));
+    ip.hdr_checksum = 0;
+    ip.hdr_checksum = (uint16_t)~rte_raw_cksum(&ip, sizeof(ip));
+    memcpy(frame + IP_AT, &ip, sizeof(ip));
+}
+
+/* What is on its way to the second end. */
+static struct rte_mbuf *take_frame(void)
+{
+    void *frame = NULL;
+
+    assert_int_equal(rte_ring_dequeue(rte_ring_lookup("sl_a_1"), &frame), 0);
+    return frame;
+}
+
+/* A good frame of a's with 100 bytes, changed by the caller, goes on to b. */
+static uint8_t *start_frame(struct port_end *a, struct rte_mbuf **out)
+{
     assert_int_equal(port_end_send(a, payload, 100, false), 0);
-    a->way.head[at] = before;
+    assert_int_equal(sl_dpdk_flush(a->user, a->port), 1);
+    *out = take_frame();
+    return rte_pktmbuf_mtod(*out, uint8_t *);
+}
+
+static void send_frame(struct rte_mbuf *frame)
+{
+    assert_int_equal(rte_ring_enqueue(rte_ring_lookup("sl_a_1"), frame), 0);
+}
+
+static void checksums_are_right_for_all_addresses_and_lengths(void **state)
+{
+    struct port_end a, b;
+
+    (void)state;
+    join(&a, &b, NULL);
+    for (unsigned i = 0; i < 1000; i++) {
+        struct port_hello peer = b.own;
+
+        peer.address.ip[2] = (uint8_t)(i * 37);
+        peer.address.ip[3] = (uint8_t)(i * 101);
+        assert_int_equal(sl_dpdk_way_make(a.port, &peer.address, 50000, (uint8_t)i, &a.way), 0);
+        assert_int_equal(port_end_send(&a, payload, i * 8, false), 0);
+        assert_int_equal(sl_dpdk_flush(a.user, a.port), 1);
+        struct rte_mbuf *frame = take_frame();
+        const uint8_t *ip = rte_pktmbuf_mtod_offset(frame, const uint8_t *, IP_AT);
+        assert_int_equal(rte_raw_cksum(ip, 20), 0xffff);
+        assert_int_equal(ip[2] << 8 | ip[3], i * 8 + PORT_END_HEAD + 28);
+        rte_pktmbuf_free(frame);
+    }
+    part(&a, &b);
 }
 
 static void frames_for_others_are_counted_and_dropped(void **state)
 {
     static const struct {
-        unsigned at;
-        uint8_t value;
-    } cases[] = {{12, 0x86}, {13, 0xdd}, {14, 0x46}, {14, 0x65}, {20, 0x20}, {21, 0x01},
-                 {23, 6},    {22, 1},    {30, 8},    {33, 0},    {36, 0},    {24, 0x77}};
+        unsigned at, value;
+        bool good_sum;
+    } cases[] = {
+        {12, 0x86dd, true},                                      /* IPv6 */
+        {IP_AT, 0x4602, true},                                   /* with options */
+        {IP_AT, 0x6502, true},                                   /* version 6 */
+        {IP_AT + 6, 0x2000, true},                               /* fragments */
+        {IP_AT + 6, 0x4001, true},                               /* the last one */
+        {IP_AT + 8, 0x4006, true},                               /* TCP */
+        {IP_AT + 10, 0x1234, false},                             /* a wrong checksum */
+        {IP_AT + 16, 0x0808, true},                              /* another address, either half */
+        {IP_AT + 18, 0x0808, true},  {UDP_AT + 2, 0x0808, true}, /* another port */
+        {IP_AT + 2, 161, true},                                  /* one byte more than there is */
+        {IP_AT + 2, 0xffff, true},                               /* as many as can be */
+        {IP_AT + 2, 159, true},                                  /* less than UDP says */
+        {UDP_AT + 4, 141, true},                                 /* UDP says more than IP */
+        {UDP_AT + 4, 0, true},                                   /* nothing */
+        {UDP_AT + 4, 8 + 31, true}, /* one less than a header of ours */
+    };
     struct sl_dpdk_port_stats before, after;
     struct port_end a, b;
 
@@ -299,15 +407,42 @@ static void frames_for_others_are_counted_and_dropped(void **state)
     join(&a, &b, NULL);
     sl_dpdk_port_stats(b.port, &before);
     for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
-        if (a.way.head[cases[i].at] == cases[i].value)
-            continue;
-        stranger(&a, cases[i].at, cases[i].value);
+        struct rte_mbuf *frame;
+        uint8_t *bytes = start_frame(&a, &frame);
+
+        put_16(bytes + cases[i].at, cases[i].value);
+        if (cases[i].good_sum)
+            put_checksum(bytes);
+        send_frame(frame);
+        assert_false(port_end_wait(&b, &b.came, 1, 1));
+        sl_dpdk_port_stats(b.port, &after);
+        if (after.foreign != before.foreign + i + 1)
+            fail_msg("case %zu was not counted", i);
     }
-    port_end_poll(&a);
-    assert_false(port_end_wait(&b, &b.came, 1, 5));
-    sl_dpdk_port_stats(b.port, &after);
-    assert_int_equal(after.foreign - before.foreign, a.sent);
     assert_int_equal(after.received, before.received);
+    part(&a, &b);
+}
+
+/* Ethernet's least length; and a second segment that is nothing else. */
+static void padding_is_cut_off(void **state)
+{
+    struct rte_mbuf *frame, *more;
+    struct port_end a, b;
+
+    (void)state;
+    join(&a, &b, NULL);
+    (void)start_frame(&a, &frame);
+    memset(rte_pktmbuf_append(frame, 20), 0x55, 20);
+    send_frame(frame);
+    assert_true(port_end_wait(&b, &b.came, 1, WAIT_MS));
+    assert_int_equal(b.last_len, 100);
+    (void)start_frame(&a, &frame);
+    more = rte_pktmbuf_copy(frame, frame->pool, 0, 20);
+    assert_int_equal(rte_pktmbuf_chain(frame, more), 0);
+    send_frame(frame);
+    assert_true(port_end_wait(&b, &b.came, 2, WAIT_MS));
+    assert_int_equal(b.last_len, 100);
+    assert_int_equal(b.damaged, 0);
     part(&a, &b);
 }
 
@@ -604,11 +739,15 @@ int main(void)
         cmocka_unit_test(what_is_dropped_comes_back_and_does_not_arrive),
         cmocka_unit_test(closing_returns_what_was_lent),
         cmocka_unit_test(a_flow_that_was_forgotten_gets_nothing_more),
+        cmocka_unit_test(a_place_of_a_flow_is_not_taken_again_at_once),
         cmocka_unit_test(numbers_of_flows_differ_and_do_not_return_soon),
         cmocka_unit_test(a_user_cannot_forget_anothers_flow),
         cmocka_unit_test(the_inbox_keeps_what_another_engine_took),
         cmocka_unit_test(an_inbox_forgets_with_its_flow),
+        cmocka_unit_test(a_port_stays_until_its_last_user_leaves),
+        cmocka_unit_test(checksums_are_right_for_all_addresses_and_lengths),
         cmocka_unit_test(frames_for_others_are_counted_and_dropped),
+        cmocka_unit_test(padding_is_cut_off),
         cmocka_unit_test(random_frames_reach_nobody),
         cmocka_unit_test(a_packet_that_was_marked_on_its_way_is_told),
         cmocka_unit_test(the_traffic_class_and_the_source_port_are_in_the_headers),
