@@ -79,7 +79,7 @@ struct wish {
     const void *home;
 };
 
-/* All but rank, size, local rank and root, which differ from communicator to communicator. */
+/* All but rank, size, those of the host and root: they differ between communicators. */
 static bool same_settings(const struct sl_config *a, const struct sl_config *b)
 {
     const size_t job = offsetof(struct sl_config, job);
@@ -88,7 +88,7 @@ static bool same_settings(const struct sl_config *a, const struct sl_config *b)
            memcmp((const char *)a + job, (const char *)b + job, sizeof(*a) - job) == 0;
 }
 
-_Static_assert(offsetof(struct sl_config, root) == 4 * sizeof(int64_t) &&
+_Static_assert(offsetof(struct sl_config, root) == 5 * sizeof(int64_t) &&
                    offsetof(struct sl_config, job) ==
                        offsetof(struct sl_config, root) + SL_TEXT_MAX,
                "nothing else comes before the job");

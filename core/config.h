@@ -42,7 +42,7 @@ const char *sl_launcher_name(enum sl_launcher launcher);
 /* One field per row of core/config_rows.c; names, units and meanings stand there. */
 struct sl_config {
     /* who and where */
-    int64_t rank, size, local_rank, require_secret;
+    int64_t rank, size, local_rank, local_size, require_secret;
     char root[SL_TEXT_MAX], job[SL_TEXT_MAX], secret[SL_TEXT_MAX], host_id[SL_TEXT_MAX];
     char interface[SL_TEXT_MAX], port_range[SL_TEXT_MAX];
     enum sl_launcher launcher;

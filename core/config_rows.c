@@ -22,6 +22,8 @@ static const struct sl_config_row rows[] = {
                "Number of ranks. -1: taken from the launcher."),
     SL_ROW_INT("LOCAL_RANK", local_rank, "-1", "rank", -1, 1 << 20,
                "This rank among those of its host. -1: taken from the launcher or counted."),
+    SL_ROW_INT("LOCAL_SIZE", local_size, "-1", "ranks", -1, 1 << 20,
+               "Number of ranks of this host. -1: taken from the launcher or counted."),
     SL_ROW_TEXT(
         "ROOT", root, "",
         "host:port (or [v6]:port) where rank 0 listens and the others meet it. Empty: taken from "

@@ -22,12 +22,6 @@
 
 /* ---- settings ---- */
 
-/* Ranks of this host, for a mesh: where a rank's number there is its rank, all may be here. */
-static int local_count(const struct sl_config *config, int rank)
-{
-    return config->size > 0 && config->local_rank == rank ? (int)config->size : 0;
-}
-
 struct sl_dpdk_port_settings sl_dpdk_ports_wanted(const struct sl_config *config, int rank)
 {
     const struct sl_dpdk_config *own = sl_dpdk_config(config);
@@ -39,7 +33,7 @@ struct sl_dpdk_port_settings sl_dpdk_ports_wanted(const struct sl_config *config
                                           .udp_port = (uint16_t)own->udp_port,
                                           .rank = rank,
                                           .local_rank = (int)config->local_rank,
-                                          .local_count = local_count(config, rank)};
+                                          .local_count = (int)config->local_size};
 }
 
 static const struct sl_dp_cc *cc_of(const struct sl_dpdk_config *own)

@@ -423,6 +423,8 @@ int sl_identify(const struct sl_config *config, sl_getter *get, void *arg, struc
     }
     if (config->local_rank >= 0)
         id.local_rank = (int)config->local_rank;
+    if (config->local_size > 0)
+        id.local_size = (int)config->local_size;
     if (*config->root != '\0')
         memcpy(id.root, config->root, sizeof(id.root));
     if (*config->job != '\0')

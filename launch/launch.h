@@ -46,11 +46,11 @@ int sl_launch_id(const struct sluice_unique_id *id, int rank, int size,
 
 /* Starts count ranks of this program on this host by fork. Call it before any thread is started.
  *
- * Returns 1 in each child, whose environment then has SLUICE_RANK, _SIZE, _LOCAL_RANK, _ROOT, _JOB
- * and _SECRET: read the configuration after that. Returns 0 in the parent once all have ended, with
- * the worst exit status (128 + signal for a killed rank) in *status. When a rank fails, the log
- * says which and how, and the others get grace_ms to report before they are ended too. Signals to
- * the parent are passed on. Negative errno: nothing was started. */
+ * Returns 1 in each child, whose environment then has SLUICE_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE,
+ * _ROOT, _JOB and _SECRET: read the configuration after that. Returns 0 in the parent once all have
+ * ended, with the worst exit status (128 + signal for a killed rank) in *status. When a rank fails,
+ * the log says which and how, and the others get grace_ms to report before they are ended too.
+ * Signals to the parent are passed on. Negative errno: nothing was started. */
 int sl_local_start(int count, uint64_t grace_ms, int *status);
 
 #endif

@@ -39,9 +39,9 @@ static int set_variables(int rank, int count, uint16_t port, const char *job, co
     snprintf(text[1], sizeof(text[1]), "%d", count);
     snprintf(text[2], sizeof(text[2]), "127.0.0.1:%u", port);
     if (setenv("SLUICE_RANK", text[0], 1) != 0 || setenv("SLUICE_LOCAL_RANK", text[0], 1) != 0 ||
-        setenv("SLUICE_SIZE", text[1], 1) != 0 || setenv("SLUICE_ROOT", text[2], 1) != 0 ||
-        setenv("SLUICE_JOB", job, 1) != 0 || setenv("SLUICE_SECRET", secret, 1) != 0 ||
-        setenv("SLUICE_LAUNCHER", "sluice", 1) != 0)
+        setenv("SLUICE_SIZE", text[1], 1) != 0 || setenv("SLUICE_LOCAL_SIZE", text[1], 1) != 0 ||
+        setenv("SLUICE_ROOT", text[2], 1) != 0 || setenv("SLUICE_JOB", job, 1) != 0 ||
+        setenv("SLUICE_SECRET", secret, 1) != 0 || setenv("SLUICE_LAUNCHER", "sluice", 1) != 0)
         return sl_fail(-ENOMEM, "no memory for the variables of rank %d", rank);
     return 0;
 }

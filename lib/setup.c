@@ -60,9 +60,19 @@ static int create_over(struct sl_exchange *exchange, const struct sl_config *con
     return 0;
 }
 
+/* Transports open before ranks have met, and some ask for a rank's place on its host. */
+static void know_place(struct sl_config *config, const struct sl_identity *self)
+{
+    if (config->local_rank < 0)
+        config->local_rank = self->local_rank;
+    if (config->local_size < 0)
+        config->local_size = self->local_size;
+}
+
 int sluice_comm_create(const struct sluice_config *given, struct sluice_comm **out)
 {
     struct sl_config config;
+    struct sl_identity self;
     struct sl_exchange *exchange;
     int err;
 
@@ -70,9 +80,10 @@ int sluice_comm_create(const struct sluice_config *given, struct sluice_comm **o
         return sl_fail(-EINVAL, "there is no place for the communicator");
     *out = NULL;
     err = sl_config_merge(given, &config);
-    err = err ?: sl_launch(&config, NULL, &exchange);
+    err = err ?: sl_launch(&config, &self, &exchange);
     if (err != 0)
         return err;
+    know_place(&config, &self);
     sl_log_set_rank(exchange->rank);
     err = create_over(exchange, &config, (struct poke){NULL, NULL}, out);
     exchange->close(exchange);
