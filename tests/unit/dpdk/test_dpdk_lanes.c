@@ -3,6 +3,7 @@
 #include "tests/unit/dpdk/dpdk_world.h"
 
 #include "core/state.h"
+#include "dpdk/cc/cc.h"
 #include "dpdk/events.h"
 
 #include <setjmp.h>
@@ -232,6 +233,21 @@ static void a_route_that_dies_is_left_and_told(void **state)
         (sl_event_totals(&world[0].events, &totals), totals.counts[SL_EVENT_DPDK_ROUTE_UP] > 0));
 }
 
+static void each_kind_of_congestion_control_can_be_had(void **state)
+{
+    static const char *const kinds[] = {"swift", "timely", "fixed"};
+
+    for (unsigned i = 0; i < SL_ARRAY_LEN(kinds); i++) {
+        for (unsigned k = 0; k < 2; k++)
+            assert_int_equal(sl_config_set(&world[k].config, "DPDK_CC", kinds[i]), 0);
+        world_join();
+        assert_string_equal(world_iface(0)->engine.settings.cc->name, kinds[i]);
+        world_message(LONG);
+        world_clean(state);
+        world_prepare();
+    }
+}
+
 static void paths_between_two_ports_have_ports_of_their_own(void **state)
 {
     (void)state;
@@ -455,6 +471,7 @@ int main(void)
         CASE(labels_are_source_ports_and_move_at_once),
         CASE(a_lane_sprays_over_its_routes),
         CASE(a_route_that_dies_is_left_and_told),
+        CASE(each_kind_of_congestion_control_can_be_had),
         CASE(paths_between_two_ports_have_ports_of_their_own),
         CASE(a_preferred_port_comes_first_and_carries),
         CASE(without_receive_buffers_frames_wait),
