@@ -88,7 +88,6 @@ static void draw_faults(struct ds_run *run)
     run->forges = once_in(run, 3);
     run->is_hostile = once_in(run, 12);
     run->has_queue = once_in(run, 4);
-    run->outage_ns = 300 * MS;
     run->faults_ns = skewed(run, 5 * MS, 1500 * MS);
     if (once_in(run, 10))
         run->death_ns = MS + below(run, 100 * MS);
@@ -149,7 +148,6 @@ void ds_draw(struct ds_run *run, uint64_t seed)
 
     memset(run, 0, offsetof(struct ds_run, old));
     run->olds = run->forged = 0;
-    run->closed = NULL;
     sl_rng_init(&run->rng, seed);
     dp_wire_init(&run->wire, seed ^ 0x5eed);
     dp_traffic_init(&run->traffic, &run->wire);

@@ -78,7 +78,7 @@ static void forge(struct ds_run *run)
         }
         break;
     case 2: /* an old one, once more */ break;
-    case 3: /* to another flow */
+    case 3: /* to another flow, as if that had the number of one that is over */
         to = &run->wire.end[sl_rng_below(rng(run), run->wire.ends)];
         if (to == &run->wire.end[packet.end])
             return;

@@ -24,14 +24,11 @@ struct ds_run {
     struct dp_path worst; /* while there are faults */
     struct dp_queue queue;
     uint64_t faults_ns; /* until then */
-    bool sleeps, routes_die, mtu_shrinks, forges, is_hostile, has_queue, closes;
-    bool reopens;       /* an end that was closed is followed by another of its number */
-    uint64_t death_ns;  /* of node 1; 0: none */
-    uint64_t close_ns;  /* of end 0 */
-    uint64_t outage_ns; /* the longest silence that faults may bring */
+    bool sleeps, routes_die, mtu_shrinks, forges, is_hostile, has_queue;
+    uint64_t death_ns; /* of node 1; 0: none */
+    uint64_t close_ns; /* of end 0 */
     struct ds_old old[DS_OLD];
     unsigned olds;
-    struct dp_end *closed; /* whose packets are sent again */
     unsigned forged;
 };
 

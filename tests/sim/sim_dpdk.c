@@ -86,7 +86,7 @@ static void judge_stream(unsigned i, uint64_t cut_ns)
         dp_wrong(&run.traffic, "a death was not told to stream %u", i);
 }
 
-/* Somebody else gets the number of an end that was closed; old packets must not reach it. */
+/* Old packets come after the end that they went to was closed. */
 static void close_one(void)
 {
     dp_traffic_close(&run.traffic, &run.wire.end[0]);
