@@ -4,8 +4,9 @@
  * B, and the bandwidth of a stream of messages one way, out of and into registered memory.
  *
  *   usage: bench_p2p [-l] [-w N] TRANSPORT [DEVICES_A DEVICES_B]
- *   -l: latency alone. -w N: so many messages in flight, each in memory of its own as a program's are. DEVICES_x is
- *   SLUICE_VERBS_DEVICES of either process, for dpdk SLUICE_DPDK_PORTS; all other SLUICE_* apply.
+ *   -l: latency alone. -w N: so many messages in flight, each in memory of its own as a program's
+ *   are. DEVICES_x is SLUICE_VERBS_DEVICES of either process, for dpdk SLUICE_DPDK_PORTS; all other
+ *   SLUICE_* apply.
  */
 #include "core/clock.h"
 #include "core/config.h"

@@ -90,8 +90,9 @@ struct sl_event_set {
     uint16_t *first;                 /* out, with SL_EVENT_FREE */
 };
 
-/* Before rings are made that are to have its words. Again, or another copy of it: nothing happens. -EEXIST: a number is
- * taken; -ENOSPC: no number is free. The set stays for the life of the process. */
+/* Before rings are made that are to have its words. Again, or another copy of it: nothing happens.
+ * -EEXIST: a number is taken; -ENOSPC: no number is free. The set stays for the life of the
+ * process. */
 int sl_event_register(const struct sl_event_set *set);
 
 /* Makes zeroed memory a ring: fills in the words of all kinds that there are by now. */

@@ -17,8 +17,8 @@
 #define SL_NAP_SOON_NS (2 * SL_NS_PER_MS)
 #define SL_NAP_MOST_NS (5 * SL_NS_PER_MS)
 
-/* After so long a silence, and at least so much: an eighth of it up to 2 ms, and, once that is but a
- * little of it, a 64th up to 5 ms. */
+/* After so long a silence, and at least so much: an eighth of it up to 2 ms, and, once that is but
+ * a little of it, a 64th up to 5 ms. */
 static inline uint64_t sl_nap_ns(uint64_t silence_ns, uint64_t least_ns)
 {
     uint64_t soon = silence_ns / 8, late = silence_ns / 64;

@@ -5,8 +5,8 @@
  *
  * A receive into registered memory sends one CTS for all of it at once, before the sender asked.
  * Any other names pieces of staging memory when the sender is ready, and hands over what arrived in
- * its order. Where lanes reach all memory, staging serves receives without any alone, and those that
- * one piece of it can take name it before the sender asks, too.
+ * its order. Where lanes reach all memory, staging serves receives without any alone, and those
+ * that one piece of it can take name it before the sender asks, too.
  *
  * A receive that takes shorter messages may have named more than there is. The sender then writes
  * what it has, and says how much in an RTS, at once: the receive is over when both are here, in any

@@ -56,9 +56,9 @@ int sl_mp_plan(const struct sl_mp_path_wishes *wishes, const struct sl_mp_plan_e
 bool sl_mp_plan_route(const struct sl_mp_path_wishes *wishes, unsigned lag_ports, uint64_t seed,
                       struct sl_mp_path_spec *specs, size_t count, size_t at);
 
-/* The UDP source port of packets with that label. It is that of RoCE v2, as the kernel and rdma-core
- * derive it: so the two are set to the same on devices that take one, and on those that take the
- * other. */
+/* The UDP source port of packets with that label. It is that of RoCE v2, as the kernel and
+ * rdma-core derive it: so the two are set to the same on devices that take one, and on those that
+ * take the other. */
 uint16_t sl_mp_udp_sport(uint32_t flow_label);
 
 #endif

@@ -171,8 +171,8 @@ static unsigned receive(unsigned port, uint64_t now_ns)
     return count;
 }
 
-/* Ports that lost their peer wait for another. Uplinks ask again, but not at once: DPDK 22.11 ends a
- * server whose client went before it was accepted, and a client in the midst of its setup. */
+/* Ports that lost their peer wait for another. Uplinks ask again, but not at once: DPDK 22.11 ends
+ * a server whose client went before it was accepted, and a client in the midst of its setup. */
 static void check_links(unsigned servers, uint64_t now_ns, uint64_t *asked_ns)
 {
     bool asks = now_ns - *asked_ns > ASK_NS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The software switch's forwarding, queues and faults, with a clock and frames of the test's own. */
+/* The software switch's forwarding, queues and faults, with a clock and frames of the test. */
 #include "testing/dpdk/fabric.h"
 
 #include "core/err.h"
