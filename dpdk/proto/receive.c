@@ -135,10 +135,11 @@ static uint16_t sack(const struct sl_dp_flow *flow, uint64_t words[SL_DP_SACK_WO
     count = (bits + 63) / 64;
     if (count > SL_DP_SACK_WORDS)
         count = SL_DP_SACK_WORDS, bits = 64 * count;
-    for (uint32_t i = 0; i < count; i++)
-        words[i] = sl_dp_bits(flow->came, flow->rx_mask, flow->due + 1 + 64 * i);
-    if (bits % 64 != 0)
-        words[count - 1] &= (UINT64_C(1) << (bits % 64)) - 1;
+    for (uint32_t i = 0; i < count; i++, bits -= 64) {
+        uint64_t word = sl_dp_bits(flow->came, flow->rx_mask, flow->due + 1 + 64 * i);
+
+        words[i] = bits < 64 ? word & ((UINT64_C(1) << bits) - 1) : word;
+    }
     return (uint16_t)count;
 }
 

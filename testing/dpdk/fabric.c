@@ -147,7 +147,7 @@ static unsigned serve(struct sl_fabric *fabric, unsigned number, uint64_t now_ns
             count++;
         }
         unsigned took = count ? fabric->ops->send(fabric->arg, number, &port->queue[at], count) : 0;
-        for (unsigned i = 0; i < took; i++) {
+        for (unsigned i = 0; i < took && i < count; i++) {
             port->counts.out_frames++;
             port->counts.out_bytes += lens[i];
             port->from[ins[i]] += lens[i];
