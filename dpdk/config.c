@@ -21,7 +21,7 @@ static const struct sl_config_row rows[] = {
         "Ports to drive, separated by spaces: a PCI address, the name of a port, or a virtual "
         "device with its arguments (net_memif0,role=client,id=3), each with options behind @ "
         "(@ip=10.1.0.2/24@gw=10.1.0.1@mtu=9000); mesh:DIR: one to each other rank of this host. "
-        "Empty: no port is touched, and there is no such transport (docs/dpdk.md)."),
+        "Empty: no port is touched, and there is no such transport."),
     SL_MP_ROW_PATHS(
         "DPDK", paths_check,
         "Paths of each connection: LOCAL>REMOTE[/LABEL] by number of port in SLUICE_DPDK_PORTS, "
@@ -73,8 +73,7 @@ static const struct sl_config_row rows[] = {
     SL_ROW_INT("DPDK_MEMORY_MIB", memory_mib, "0", "MiB", 0, 1 << 20,
                "Memory for packets, of the whole process. 0: by the number of ports."),
     SL_ROW_TEXT("DPDK_INJECT", inject, "",
-                "For tests: faults of what arrives, such as loss=0.01,reorder=0.01,seed=7 "
-                "(docs/dpdk.md)."),
+                "For tests: faults of what arrives, such as loss=0.01,reorder=0.01,seed=7."),
 };
 
 struct sl_config_section sl_dpdk_section = {.area = "DPDK",
