@@ -7,7 +7,7 @@
 
 #include "core/log.h"
 #include "multipath/conn.h"
-#include "multipath/plan.h"
+#include "multipath/setup.h"
 
 #include <string.h>
 
@@ -62,42 +62,20 @@ int sl_dpdk_control_check(const struct sl_mp_control *control)
 
 /* ---- which paths ---- */
 
-static void say_what_is_left_out(const struct sl_mp_conn *conn, const struct sl_mp_path_spec *specs,
-                                 size_t count)
-{
-    uint32_t used = 0;
-
-    for (size_t i = 0; i < count; i++)
-        used |= 1u << specs[i].local_rail;
-    for (unsigned i = 0; i < conn->iface->rail_count; i++)
-        if ((used & 1u << i) == 0)
-            sl_debug("dpdk", "no path to %s by %s: it has no port on that wire or in that subnet",
-                     sl_ep_peer_name(&conn->base), conn->iface->rails[i]->name);
-}
-
 int sl_dpdk_plan(struct sl_mp_conn *conn, struct sl_mp_paths *out)
 {
     const struct sl_dpdk_iface *iface = sl_dpdk_iface_of(&conn->iface->base);
     struct sl_mp_path_wishes wishes = sl_dpdk_path_wishes(iface->config);
     struct sl_mp_plan_ends ends = {
         .rails = {.local_rails = iface->mp.rail_count, .remote_rails = conn->peer.rail_count}};
-    struct sl_mp_path_spec specs[SL_MP_PATHS_MAX];
-    size_t count;
-    int err;
 
     for (unsigned i = 0; i < ends.rails.local_rails; i++)
         for (unsigned j = 0; j < ends.rails.remote_rails; j++)
             ends.rails.reach[i][j] =
                 (uint8_t)sl_dpdk_rail_reach(&iface->rails[i], &conn->peer.rails[j]);
     ends.rails.remote_far = conn->peer.far;
-    err = sl_mp_plan(&wishes, &ends, specs, SL_MP_PATHS_MAX, &count);
-    if (err != 0)
-        return err;
-    say_what_is_left_out(conn, specs, count);
-    out->count = (uint8_t)count;
-    for (size_t i = 0; i < count; i++)
-        out->pairs[i] = (struct sl_mp_pair){specs[i].local_rail, specs[i].remote_rail};
-    return 0;
+    return sl_mp_paths_plan(conn, &wishes, &ends, SL_LOG_DEBUG,
+                            "it has no port on that wire or in that subnet", out);
 }
 
 /* ---- a flow ---- */

@@ -23,6 +23,38 @@ struct address {
     uint8_t sideband[SL_ADDR_MAX - 4];
 };
 
+/* ---- which paths ---- */
+
+static void say_what_is_left_out(const struct sl_mp_conn *conn, const struct sl_mp_paths *paths,
+                                 const char *area, enum sl_log_level level, const char *why)
+{
+    uint32_t used = 0;
+
+    for (unsigned i = 0; i < paths->count; i++)
+        used |= 1u << paths->pairs[i].local;
+    for (unsigned i = 0; i < conn->iface->rail_count; i++)
+        if ((used & 1u << i) == 0)
+            sl_log(level, area, "no path to %s by %s: %s", sl_ep_peer_name(&conn->base),
+                   conn->iface->rails[i]->name, why);
+}
+
+int sl_mp_paths_plan(struct sl_mp_conn *conn, const struct sl_mp_path_wishes *wishes,
+                     const struct sl_mp_plan_ends *ends, enum sl_log_level level, const char *why,
+                     struct sl_mp_paths *out)
+{
+    struct sl_mp_path_spec specs[SL_MP_PATHS_MAX];
+    size_t count;
+    int err = sl_mp_plan(wishes, ends, specs, SL_MP_PATHS_MAX, &count);
+
+    if (err != 0)
+        return err;
+    out->count = (uint8_t)count;
+    for (size_t i = 0; i < count; i++)
+        out->pairs[i] = (struct sl_mp_pair){specs[i].local_rail, specs[i].remote_rail};
+    say_what_is_left_out(conn, out, wishes->area, level, why);
+    return 0;
+}
+
 /* ---- a connection, and the sideband beside it ---- */
 
 static size_t conn_bytes(const struct sl_mp_iface *iface)

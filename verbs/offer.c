@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/rng.h"
 #include "multipath/conn.h"
+#include "multipath/setup.h"
 #include "verbs/config.h"
 #include "verbs/iface.h"
 #include "verbs/pkey.h"
@@ -189,39 +190,15 @@ static void ends_of(const struct sl_mp_conn *conn, struct sl_mp_plan_ends *out)
     out->rails.remote_far = conn->peer.far;
 }
 
-static void say_what_is_left_out(const struct sl_mp_conn *conn, const struct sl_mp_path_spec *specs,
-                                 size_t count)
-{
-    uint32_t used = 0;
-
-    for (size_t i = 0; i < count; i++)
-        used |= 1u << specs[i].local_rail;
-    for (unsigned i = 0; i < conn->iface->rail_count; i++)
-        if ((used & 1u << i) == 0)
-            sl_info("verbs",
-                    "no path to %s by %s: it has no rail of that subnet and partition, or none is "
-                    "listed",
-                    sl_ep_peer_name(&conn->base), conn->iface->rails[i]->name);
-}
-
 static int plan(struct sl_mp_conn *conn, struct sl_mp_paths *out)
 {
     const struct sl_verbs_iface *iface = sl_verbs_iface_of(&conn->iface->base);
-    struct sl_mp_path_spec specs[SL_MP_PATHS_MAX];
     struct sl_mp_path_wishes wishes = sl_verbs_path_wishes(iface->config);
     struct sl_mp_plan_ends ends;
-    size_t count;
-    int err;
 
     ends_of(conn, &ends);
-    err = sl_mp_plan(&wishes, &ends, specs, SL_MP_PATHS_MAX, &count);
-    if (err != 0)
-        return err;
-    say_what_is_left_out(conn, specs, count);
-    out->count = (uint8_t)count;
-    for (size_t i = 0; i < count; i++)
-        out->pairs[i] = (struct sl_mp_pair){specs[i].local_rail, specs[i].remote_rail};
-    return 0;
+    return sl_mp_paths_plan(conn, &wishes, &ends, SL_LOG_INFO,
+                            "it has no rail of that subnet and partition, or none is listed", out);
 }
 
 /* ---- a path ---- */
