@@ -271,7 +271,7 @@ static void check_advance(struct sl_dp_wheel *wheel, struct item *items, struct 
 
 static void the_wheel_does_what_a_plain_list_does(void **state)
 {
-    static struct item items[ITEMS];
+    struct item items[ITEMS];
     struct model model[ITEMS];
     struct sl_dp_wheel wheel;
     struct sl_rng rng;
