@@ -16,8 +16,8 @@
 
 #include "core/err.h"
 
-#define COUNT 200003
-#define MOST 4000
+#define COUNT 60013
+#define MOST 1200
 #define STEPS 3
 
 enum places { ANYWHERE, ALIKE, ALIKE_IN_A_CORNER, APART, ALL_IN_ONE, NONE_OF_SOME, PLACES };
