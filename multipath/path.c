@@ -324,22 +324,28 @@ unsigned sl_mp_resort_in_use(const struct sl_mp_conn *conn)
     return conn->uneven ? resort_between(conn, ALL_RAILS, ALL_RAILS) : 0;
 }
 
-unsigned sl_mp_rail_in_use(const struct sl_mp_conn *conn)
+/* With reserve the first rail that has a path which is up and joins these rails. */
+static unsigned rail_between(const struct sl_mp_conn *conn, unsigned resort, uint16_t here,
+                             uint16_t there)
 {
     unsigned first = SL_MP_RAILS_ALL;
 
     if (!conn->iface->settings.reserve)
         return first;
-    unsigned resort = sl_mp_resort_in_use(conn);
-
     for (unsigned i = 0; i < conn->path_count; i++) {
         const struct sl_mp_path *path = conn->paths[i];
 
         if (path != NULL && path->state == SL_MP_PATH_UP && !path->failing &&
-            sl_mp_path_resort(path) <= resort && path->rail->idx < first)
+            sl_mp_path_resort(path) <= resort && path->rail->idx < first &&
+            joins(path, here, there))
             first = path->rail->idx;
     }
     return first;
+}
+
+unsigned sl_mp_rail_in_use(const struct sl_mp_conn *conn)
+{
+    return rail_between(conn, sl_mp_resort_in_use(conn), ALL_RAILS, ALL_RAILS);
 }
 
 /* Which paths a piece may take, where they differ. */
@@ -365,6 +371,8 @@ static uint64_t sent_by(const struct sl_mp_path *path)
 static void weigh(const struct sl_mp_conn *conn, struct choice *choice)
 {
     choice->resort = resort_between(conn, choice->here, choice->there);
+    /* Not the rail in use: one that came back since may not have this memory. */
+    choice->rail = rail_between(conn, choice->resort, choice->here, choice->there);
     for (unsigned i = 0; i < conn->path_count; i++) {
         const struct sl_mp_path *path = conn->paths[i];
 
@@ -395,17 +403,18 @@ best_of(struct sl_mp_conn *conn, const struct sl_mp_piece *piece, bool uneven)
     const struct sl_mp_tx_cts *cts = piece->cts;
     uint16_t here = cts->msg->mr != NULL ? cts->msg->mr->rails : conn->iface->staging_rails;
     struct sl_mp_path *best = NULL;
-    unsigned rail = sl_mp_rail_in_use(conn);
-    struct choice choice = {.here = here, .there = cts->rails, .rail = rail};
+    struct choice choice = {.here = here, .there = cts->rails};
     uint64_t best_ps = 0;
 
     if (uneven)
         weigh(conn, &choice);
+    else
+        choice.rail = sl_mp_rail_in_use(conn);
     for (unsigned i = 0; i < conn->path_count; i++) {
         struct sl_mp_path *path = conn->paths[i];
 
         if (path == NULL || !sl_mp_path_carries(path) || path->writes >= path->writes_most ||
-            (rail != SL_MP_RAILS_ALL && path->rail->idx != rail) ||
+            (choice.rail != SL_MP_RAILS_ALL && path->rail->idx != choice.rail) ||
             (uneven && !is_chosen(path, &choice)))
             continue;
         uint64_t ps = path->latency_ns * 1000 + (path->in_flight + piece->len) * rate_of(path);
