@@ -25,6 +25,8 @@ static void explain_codec(const struct sluice_comm *comm, const struct sl_call *
 static void explain_algos(const struct sluice_comm *comm, const struct sl_call *call,
                           const struct sl_coding_choice *choice, FILE *out)
 {
+    const char *not_asked = comm->coding->recipe != NULL ? ", not with this recipe="
+                                                         : ", only where recipe= asks for it";
     struct sl_shape shape;
 
     sl_call_shape(comm, call, &shape);
@@ -37,7 +39,7 @@ static void explain_algos(const struct sluice_comm *comm, const struct sl_call *
             continue;
         if (ns >= 0)
             fprintf(out, "  %-14s %12.2f us, encoded%s\n", (*a)->name, ns / 1000,
-                    sl_coding_may(comm->coding, comm, *a, &shape) ? "" : ", not with this recipe=");
+                    sl_coding_may(comm->coding, comm, *a, &shape) ? "" : not_asked);
         if (ns >= 0 && (*a)->needs_terms)
             sl_select_explain_terms(comm, &shape, out);
         if (ns < 0)
