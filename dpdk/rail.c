@@ -14,7 +14,8 @@
 #define FULL_CONNS 64    /* connections with a buffer per credit; further ones share more */
 #define SHARED_BUFFERS 4 /* and add so many */
 #define PREFIX_MOST 32
-#define GRACE_NS (5 * SL_NS_PER_S)
+#define GRACE_NS (10 * SL_NS_PER_S) /* a NIC's link training takes seconds */
+#define STEADY_NS SL_NS_PER_S
 #define FRAME_LEAST 590 /* of Ethernet around the 576 bytes that each host takes by IPv4 */
 
 _Static_assert(sizeof(struct sl_dpdk_rail_info) == sizeof(struct sl_mp_rail_info) &&
@@ -119,9 +120,15 @@ enum sl_mp_reach sl_dpdk_rail_reach(const struct sl_dpdk_rail *rail,
 static void judge(struct sl_dpdk_rail *rail, uint64_t now_ns)
 {
     sl_dpdk_port_info(rail->port, &rail->info);
-    if (rail->info.is_up)
+    if (!rail->info.is_up)
+        rail->up_since_ns = 0;
+    else if (rail->up_since_ns == 0)
+        rail->up_since_ns = now_ns;
+    else if (now_ns - rail->up_since_ns >= STEADY_NS)
         rail->grace_until_ns = 0;
     rail->base.usable = rail->info.is_up || now_ns < rail->grace_until_ns;
+    if (rail->info.speed != 0)
+        rail->base.speed = rail->info.speed; /* not known before the link was up */
 }
 
 void sl_dpdk_rail_init(struct sl_dpdk_rail *rail, struct sl_dpdk_iface *iface, unsigned idx,
@@ -132,7 +139,6 @@ void sl_dpdk_rail_init(struct sl_dpdk_rail *rail, struct sl_dpdk_iface *iface, u
     judge(rail, now_ns);
     rail->base.name = rail->info.name;
     rail->base.idx = idx;
-    rail->base.speed = rail->info.speed;
     snprintf(rail->base.why, sizeof(rail->base.why), "its link is down");
 }
 

@@ -27,9 +27,11 @@ struct sl_dpdk_rail {
     struct sl_dpdk_iface *iface;
     struct sl_dpdk_port *port;
     struct sl_dpdk_port_info info; /* as it was looked at last */
-    /* Until then a link that was never up counts as one that comes: the peer's end of a virtual
-     * wire may be opened a little later. */
+    /* Until then a link that was never up for long counts as one that comes: the peer's end of a
+     * virtual wire may be opened a little later, and a NIC that is started shows the link that it
+     * had, and then loses it to negotiate anew. */
     uint64_t grace_until_ns;
+    uint64_t up_since_ns; /* 0: it is down */
     struct sl_dpdk_buffers buffers;
 };
 

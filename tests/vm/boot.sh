@@ -6,6 +6,7 @@
 #   --limit SECONDS   the guest is ended after that; default: 600
 #   --out DIR         what the command writes to $VM_OUT lands in DIR; the kernel's messages too
 #   --cpus N, --memory MIB, --kernel FLAVOUR (of linux-image-FLAVOUR)   default: 2, 3072, amd64
+#   --nics MODEL      two NICs of QEMU's that model, on one wire, behind an IOMMU: 0000:00:10.0 and 0000:00:11.0
 #   --prepare         only fetch and unpack the kernel, where that is not done yet
 #
 # COMMAND runs as root in the caller's current directory with the caller's SLUICE_* variables and CI; one
@@ -16,12 +17,12 @@ here=$(dirname "$(readlink -f "$0")")
 
 say() { printf 'vm: %s\n' "$*" >&2; }
 die() { say "$*"; exit 125; }
-usage() { sed -n 's/^# \{0,1\}//; 5,14p' "$0"; }
+usage() { sed -n 's/^# \{0,1\}//; 5,15p' "$0"; }
 
-limit=600 out='' cpus=2 memory=3072 flavour=amd64 prepare=
+limit=600 out='' cpus=2 memory=3072 flavour=amd64 nics='' prepare=
 while [[ $# -gt 0 ]]; do
     case $1 in
-    --limit | --out | --cpus | --memory | --kernel)
+    --limit | --out | --cpus | --memory | --kernel | --nics)
         [[ $# -gt 1 ]] || die "$1 wants a value (see --help)"
         case $1 in
         --limit) limit=$2 ;;
@@ -29,6 +30,7 @@ while [[ $# -gt 0 ]]; do
         --cpus) cpus=$2 ;;
         --memory) memory=$2 ;;
         --kernel) flavour=$2 ;;
+        --nics) nics=$2 ;;
         esac
         shift 2
         ;;
@@ -97,16 +99,25 @@ mapfile -t shares < <(share host / ,readonly=on,multidevs=remap; share job "$job
 # Emulation, not KVM: the same everywhere. Without erms, fsrm and pclmulqdq, which are slow when emulated,
 # rxe moves twice as much. One CPU alone would turn each poll into a scheduler's tick.
 # A kernel that spins for two minutes, as rxe can on a machine with much else to do, ends instead of waiting for the limit.
+append="console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on audit=0 tsc=reliable watchdog_thresh=60 softlockup_panic=1"
 # shellcheck disable=SC2054 # QEMU's commas
 machine=(-machine q35 -accel tcg,thread=multi,tb-size=512 -cpu "max,-erms,-fsrm,-pclmulqdq"
     -smp "$cpus" -m "$memory" -nodefaults -no-user-config -no-reboot -display none -nic none
     -kernel "$image/vmlinux" -initrd "$job/initrd"
-    -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on audit=0 tsc=reliable watchdog_thresh=60 softlockup_panic=1"
     -serial "file:$job/console" -device virtio-rng-pci -device virtio-serial-pci
     -chardev "file,id=out,path=$job/stdout,append=on" -device virtserialport,chardev=out,name=out
     -chardev "file,id=err,path=$job/stderr,append=on" -device virtserialport,chardev=err,name=err)
+# The NICs are for DPDK's drivers, so the guest has no driver of its own for them.
+if [[ -n $nics ]]; then
+    machine+=(-device intel-iommu)
+    for port in 0 1; do
+        machine+=(-netdev "hubport,hubid=0,id=nic$port"
+            -device "$nics,netdev=nic$port,addr=0x1$port,mac=02:00:00:00:01:0$port")
+    done
+    append+=' intel_iommu=on iommu=pt'
+fi
 # It dies with this script, however that ends.
-setpriv --pdeathsig KILL -- qemu-system-x86_64 "${machine[@]}" "${shares[@]}" \
+setpriv --pdeathsig KILL -- qemu-system-x86_64 "${machine[@]}" -append "$append" "${shares[@]}" \
     </dev/null >"$job/qemu.log" 2>&1 8>&- 9>&- &
 qemu=$!
 sleep "$limit" 8>&- 9>&- &

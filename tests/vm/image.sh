@@ -10,7 +10,7 @@
 #   base.cpio.gz           busybox, and the modules it takes to reach the root over 9p
 set -euo pipefail
 flavour=${1:-amd64}
-layout=2 # changes when what is in the folder changes
+layout=3 # changes when what is in the folder changes
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/sluice/vm
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -21,7 +21,7 @@ die() { say "$*"; exit 1; }
 base_modules=(virtio_pci virtio_console virtio_rng 9pnet_virtio 9p overlay)
 # What tests use; the kernel asks for some of these by itself (rxe for a crc32), so whole folders.
 folders=(arch/x86/crypto crypto lib net fs/9p fs/netfs fs/fscache fs/overlayfs fs/configfs fs/fuse
-    drivers/infiniband drivers/virtio drivers/char drivers/dma-buf)
+    drivers/infiniband drivers/virtio drivers/char drivers/dma-buf drivers/vfio virt)
 links=(veth dummy tun ifb macvlan bonding/bonding)
 
 tools() {
