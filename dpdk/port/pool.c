@@ -19,6 +19,11 @@
 #define CACHE 64         /* buffers that a thread keeps for itself */
 #define SMALL_COUNT 4095 /* sent packets that drivers or other engines have not given back */
 #define LARGE_COUNT 2047 /* received ones: bursts and inboxes, and copies that wait */
+/* What a driver takes of a buffer beside the frame (a VLAN tag, virtio's header), and in which steps
+ * NICs are told a buffer's size: ixgbe in KiB, others in less. What does not fit is refused, or comes
+ * in two buffers, which costs a copy. */
+#define NIC_BESIDE 16
+#define NIC_GRAIN 1024
 
 struct pool {
     struct rte_mempool *memory;
@@ -79,7 +84,8 @@ static void put(struct rte_mempool *memory)
 
 int sl_dpdk_pools_get(struct sl_dpdk_port *port, unsigned descriptors)
 {
-    uint32_t room = RTE_PKTMBUF_HEADROOM + RTE_ALIGN(port->frame_most, 64);
+    uint32_t grain = port->spec.kind == SL_DPDK_PCI ? NIC_GRAIN : 64;
+    uint32_t room = RTE_PKTMBUF_HEADROOM + RTE_ALIGN(port->frame_most + NIC_BESIDE, grain);
     int err;
 
     if (port->traits.room != 0)
