@@ -6,7 +6,8 @@
 #   --limit SECONDS   the guest is ended after that; default: 600
 #   --out DIR         what the command writes to $VM_OUT lands in DIR; the kernel's messages too
 #   --cpus N, --memory MIB, --kernel FLAVOUR (of linux-image-FLAVOUR)   default: 2, 3072, amd64
-#   --nics MODEL      two NICs of QEMU's that model, on one wire, behind an IOMMU: 0000:00:10.0 and 0000:00:11.0
+#   --nics MODEL      two NICs of that model of QEMU's, on one wire: 0000:00:10.0 and 0000:00:11.0
+#   --no-iommu        not behind an IOMMU, as otherwise
 #   --prepare         only fetch and unpack the kernel, where that is not done yet
 #
 # COMMAND runs as root in the caller's current directory with the caller's SLUICE_* variables and CI; one
@@ -17,9 +18,9 @@ here=$(dirname "$(readlink -f "$0")")
 
 say() { printf 'vm: %s\n' "$*" >&2; }
 die() { say "$*"; exit 125; }
-usage() { sed -n 's/^# \{0,1\}//; 5,15p' "$0"; }
+usage() { sed -n 's/^# \{0,1\}//; 5,16p' "$0"; }
 
-limit=600 out='' cpus=2 memory=3072 flavour=amd64 nics='' prepare=
+limit=600 out='' cpus=2 memory=3072 flavour=amd64 nics='' iommu=1 prepare=
 while [[ $# -gt 0 ]]; do
     case $1 in
     --limit | --out | --cpus | --memory | --kernel | --nics)
@@ -34,6 +35,7 @@ while [[ $# -gt 0 ]]; do
         esac
         shift 2
         ;;
+    --no-iommu) iommu=; shift ;;
     --prepare) prepare=1; shift ;;
     --help | -h) usage; exit 0 ;;
     --) shift; break ;;
@@ -109,12 +111,11 @@ machine=(-machine q35 -accel tcg,thread=multi,tb-size=512 -cpu "max,-erms,-fsrm,
     -chardev "file,id=err,path=$job/stderr,append=on" -device virtserialport,chardev=err,name=err)
 # The NICs are for DPDK's drivers, so the guest has no driver of its own for them.
 if [[ -n $nics ]]; then
-    machine+=(-device intel-iommu)
+    [[ -z $iommu ]] || { machine+=(-device intel-iommu) && append+=' intel_iommu=on iommu=pt'; }
     for port in 0 1; do
         machine+=(-netdev "hubport,hubid=0,id=nic$port"
             -device "$nics,netdev=nic$port,addr=0x1$port,mac=02:00:00:00:01:0$port")
     done
-    append+=' intel_iommu=on iommu=pt'
 fi
 # It dies with this script, however that ends.
 setpriv --pdeathsig KILL -- qemu-system-x86_64 "${machine[@]}" -append "$append" "${shares[@]}" \

@@ -21,7 +21,7 @@ die() { say "$*"; exit 1; }
 base_modules=(virtio_pci virtio_console virtio_rng 9pnet_virtio 9p overlay)
 # What tests use; the kernel asks for some of these by itself (rxe for a crc32), so whole folders.
 folders=(arch/x86/crypto crypto lib net fs/9p fs/netfs fs/fscache fs/overlayfs fs/configfs fs/fuse
-    drivers/infiniband drivers/virtio drivers/char drivers/dma-buf drivers/vfio virt)
+    drivers/infiniband drivers/virtio drivers/char drivers/dma-buf drivers/uio drivers/vfio virt)
 links=(veth dummy tun ifb macvlan bonding/bonding)
 
 tools() {
