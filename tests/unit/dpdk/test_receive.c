@@ -67,6 +67,26 @@ static void an_answer_shows_what_came_and_what_did_not(void **state)
     hand_stop(&hand);
 }
 
+static void it_still_does_after_half_of_all_numbers_came_in_order(void **state)
+{
+    const uint32_t steps[] = {0x40000000, 0x7fffffff, 0xbfffffff};
+    const struct hand_packet *answer;
+
+    hand_start(&hand, &hand_ends);
+    for (unsigned i = 0; i < SL_ARRAY_LEN(steps); i++) {
+        hand.flow->due = steps[i]; /* as if all before had come, one after the other */
+        hand_data(&hand, (struct sl_dp_head){.flags = LAST, .seq = steps[i]}, 1, 10);
+        assert_int_equal(hand.flow->due, steps[i] + 1);
+    }
+    hand_data(&hand, (struct sl_dp_head){.flags = LAST, .seq = steps[2] + 3}, 1, 10);
+    hand_run(&hand, 0);
+    answer = hand_last(&hand, SL_DP_ACK, 0);
+    assert_int_equal(answer->head.seq, steps[2] + 1);
+    assert_int_equal(answer->ack.words, 1);
+    assert_true(answer->ack.sack[0] == 2);
+    hand_stop(&hand);
+}
+
 static void each_route_is_answered_by_itself(void **state)
 {
     struct sl_dp_ends ends = hand_ends;
@@ -354,6 +374,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packets_in_any_order_are_placed_at_once_and_told_in_order),
         cmocka_unit_test(an_answer_shows_what_came_and_what_did_not),
+        cmocka_unit_test(it_still_does_after_half_of_all_numbers_came_in_order),
         cmocka_unit_test(each_route_is_answered_by_itself),
         cmocka_unit_test(what_came_before_is_not_placed_again_but_answered),
         cmocka_unit_test(what_there_is_no_memory_for_counts_as_lost),
