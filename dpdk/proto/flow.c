@@ -65,9 +65,9 @@ static unsigned run_flow(struct sl_dp_flow *flow, unsigned budget)
 {
     unsigned sent = 0;
 
+    flow->is_stuck = false;
     if (flow->has_failed)
         return 0;
-    flow->is_stuck = false;
     if (flow->rx_dirty != 0 && sl_dp_answer(flow) != 0)
         sl_dp_ready(flow);
     sl_dp_retire(flow);
@@ -76,9 +76,20 @@ static unsigned run_flow(struct sl_dp_flow *flow, unsigned budget)
     return sent;
 }
 
+/* All of a list goes before all of another one. */
+static void put_before(struct sl_node *first, struct sl_node *list)
+{
+    while (!sl_list_empty(first)) {
+        struct sl_node *node = first->prev;
+
+        sl_list_remove(node);
+        sl_list_push_back(list->next, node);
+    }
+}
+
 unsigned sl_dp_engine_run(struct sl_dp_engine *engine, uint64_t now_ns, unsigned budget)
 {
-    struct sl_node round, *node;
+    struct sl_node round, hungry, *node;
     unsigned moved;
 
     sl_dp_engine_look(engine, now_ns);
@@ -89,19 +100,22 @@ unsigned sl_dp_engine_run(struct sl_dp_engine *engine, uint64_t now_ns, unsigned
     round = engine->ready;
     round.next->prev = round.prev->next = &round;
     sl_list_init(&engine->ready);
+    sl_list_init(&hungry);
     while (budget > 0 && (node = sl_list_pop_front(&round)) != NULL) {
-        unsigned sent = run_flow(sl_container_of(node, struct sl_dp_flow, ready),
-                                 budget < QUANTUM ? budget : QUANTUM);
+        struct sl_dp_flow *flow = sl_container_of(node, struct sl_dp_flow, ready);
+        unsigned sent = run_flow(flow, budget < QUANTUM ? budget : QUANTUM);
 
+        if (sent == 0 && flow->is_stuck) {
+            sl_list_remove(node);
+            sl_list_push_back(&hungry, node);
+        }
         moved += sent;
         budget -= sent;
     }
-    /* What the budget did not reach goes before. */
-    while (!sl_list_empty(&round)) {
-        node = round.prev;
-        sl_list_remove(node);
-        sl_list_push_back(engine->ready.next, node);
-    }
+    /* Next time those go first that found the port full, and those that the budget did not reach:
+     * else the first one takes all that a port has room for, run after run. */
+    put_before(&round, &engine->ready);
+    put_before(&hungry, &engine->ready);
     return moved;
 }
 

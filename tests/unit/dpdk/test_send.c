@@ -161,6 +161,37 @@ static void the_budget_of_a_run_is_kept_and_shared(void **state)
     hand_stop(&hand);
 }
 
+/* What a run's port has room for is less than each of three flows would send. */
+static void a_port_that_is_always_full_is_shared(void **state)
+{
+    struct sl_dp_ends ends = hand_ends;
+    struct sl_dp_flow *flow[3];
+    uint32_t all = 0;
+
+    hand_start(&hand, &hand_ends);
+    flow[0] = hand.flow;
+    for (unsigned i = 1; i < 3; i++) {
+        ends.own_number++;
+        assert_int_equal(sl_dp_flow_open(&hand.engine, &ends, &hand, &flow[i]), 0);
+    }
+    hand.room = 0;
+    for (unsigned i = 0; i < 3; i++)
+        sl_dp_flow_post(flow[i], true, i, 0, hand.memory, 60000);
+    for (unsigned i = 0; i < 12; i++) {
+        hand.room = 5;
+        hand_run(&hand, 100);
+        assert_int_equal(hand.room, 0);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        assert_in_range(flow[i]->next, 15, 25);
+        all += flow[i]->next;
+    }
+    assert_int_equal(all, 60);
+    sl_dp_flow_close(flow[2]);
+    sl_dp_flow_close(flow[1]);
+    hand_stop(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +204,7 @@ int main(void)
         cmocka_unit_test(a_message_is_retired_when_the_port_reads_it_no_more),
         cmocka_unit_test(spaced_packets_go_when_their_time_comes),
         cmocka_unit_test(the_budget_of_a_run_is_kept_and_shared),
+        cmocka_unit_test(a_port_that_is_always_full_is_shared),
     };
 
     return cmocka_run_group_tests_name("dpdk_send", tests, NULL, NULL);
