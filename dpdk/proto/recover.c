@@ -19,6 +19,7 @@
 #define FIRST_PROBE_NS UINT64_C(5000000)     /* while no RTT is known */
 #define LATE_LEAST_NS UINT64_C(10000)        /* beyond the round trip */
 #define TIMEOUT_MOST_NS UINT64_C(1000000000) /* however often it doubled */
+#define RTT_MOST_NS UINT64_C(1000000000)     /* longer: an end was stopped, and no way is so long */
 #define TIMEOUTS_EVICT 2u
 #define AWAY_NS UINT64_C(1000000)      /* it did not run for so long: answers may lie in queues */
 #define STOPPED_NS UINT64_C(100000000) /* a timer is later than that: the process was stopped */
@@ -88,6 +89,7 @@ static void measure(struct sl_dp_route *route, uint64_t rtt_ns)
 {
     uint64_t off;
 
+    rtt_ns = smaller(rtt_ns, RTT_MOST_NS);
     route->latest_ns = rtt_ns;
     if (route->srtt_ns == 0) {
         route->srtt_ns = rtt_ns;

@@ -253,6 +253,26 @@ static void the_congestion_control_hears_of_the_fabric_alone(void **state)
     hand_stop(&hand);
 }
 
+static void an_end_that_was_stopped_for_long_changes_no_timeout_for_long(void **state)
+{
+    unsigned from;
+
+    start(1, 1);
+    hand.engine.settings.dead_ns = 5000 * HAND_MS;
+    hand.now_ns += 60000 * HAND_MS; /* its answer lay in the port's queue */
+    hand_ack(&hand, 0, 2, 1, 1, 2, 0);
+    hand_run(&hand, 0);
+    assert_int_equal(hand.retired, 2);
+    hand_post(&hand, 3, 1000); /* lost */
+    from = hand.count;
+    hand_idle(&hand, 400 * HAND_MS, HAND_MS / 2);
+    assert_int_equal(hand_count(&hand, SL_DP_DATA, from), 1); /* the tail-loss probe */
+    hand_idle(&hand, 1000 * HAND_MS, HAND_MS / 2);
+    assert_int_equal(hand.flow->stats.timeouts, 1);
+    assert_int_equal(hand.failures, 0);
+    hand_stop(&hand);
+}
+
 static void an_answer_to_what_was_not_sent_is_dropped(void **state)
 {
     start(3, 1);
@@ -287,6 +307,7 @@ int main(void)
         cmocka_unit_test(an_old_answer_again_is_no_sign_of_life),
         cmocka_unit_test(what_the_peer_counts_shows_repetitions_in_vain),
         cmocka_unit_test(the_congestion_control_hears_of_the_fabric_alone),
+        cmocka_unit_test(an_end_that_was_stopped_for_long_changes_no_timeout_for_long),
         cmocka_unit_test(an_answer_to_what_was_not_sent_is_dropped),
     };
 
