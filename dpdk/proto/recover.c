@@ -275,7 +275,9 @@ static void control(struct sl_dp_flow *flow, struct sl_dp_route *route, const st
                     uint64_t rtt_ns)
 {
     uint32_t marks = ack->ce - route->ce;
-    uint64_t away_ns = flow->engine->away_ns + UINT64_C(1000) * ack->away_us;
+    uint64_t away_ns = ack->away_us == UINT16_MAX
+                           ? rtt_ns /* or longer */
+                           : flow->engine->away_ns + UINT64_C(1000) * ack->away_us;
     struct sl_dp_cc_ack news = {.now_ns = flow->engine->now_ns,
                                 .rtt_ns = rtt_ns,
                                 .fabric_ns = rtt_ns > away_ns ? rtt_ns - away_ns : rtt_ns != 0,

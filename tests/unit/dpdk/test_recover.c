@@ -220,17 +220,14 @@ static void what_the_peer_counts_shows_repetitions_in_vain(void **state)
     hand_stop(&hand);
 }
 
-static void the_congestion_control_hears_of_the_fabric_alone(void **state)
+/* An answer to packet 0 that says how long the peer had kept it, and not looked before. */
+static void answer_first(uint32_t kept_ns, uint16_t away_us)
 {
-    struct sl_dp_head head = {.flags = SL_DP_FLAG_CRC, .seq = 1, .imm = 1025, .offset = 30000};
-    struct sl_dp_ack ack = {.came = 1, .ce = 1, .away_us = 20};
+    struct sl_dp_head head = {.flags = SL_DP_FLAG_CRC, .seq = 1, .imm = 1025, .offset = kept_ns};
+    struct sl_dp_ack ack = {.came = 1, .ce = 1, .away_us = away_us};
     uint8_t packet[SL_DP_HEAD_BYTES + SL_DP_ACK_HEAD + SL_DP_CRC_BYTES];
     uint32_t sum;
 
-    hand_start(&hand, &hand_ends);
-    hand_post(&hand, 1, 3000);
-    hand_run(&hand, 150000); /* looked 50 us ago when the answer comes */
-    hand.now_ns += 50000;
     head.kind_version = SL_DP_ACK << 4 | SL_DP_VERSION;
     head.flow = hand_ends.own_number;
     head.secret = hand_ends.own_secret;
@@ -240,6 +237,15 @@ static void the_congestion_control_hears_of_the_fabric_alone(void **state)
     memcpy(packet + sizeof(head), &ack, SL_DP_ACK_HEAD);
     memcpy(packet + sizeof(head) + SL_DP_ACK_HEAD, &sum, sizeof(sum));
     assert_true(sl_dp_flow_receive(hand.flow, packet, sizeof(packet), false, hand.now_ns));
+}
+
+static void the_congestion_control_hears_of_the_fabric_alone(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 3000);
+    hand_run(&hand, 150000); /* looked 50 us ago when the answer comes */
+    hand.now_ns += 50000;
+    answer_first(30000, 20);
     assert_int_equal(hand_cc_log.acks, 1);
     assert_int_equal(hand_cc_log.last.acked, 1);
     assert_int_equal(hand_cc_log.last.under_way, 3);
@@ -248,8 +254,18 @@ static void the_congestion_control_hears_of_the_fabric_alone(void **state)
     assert_in_range(hand_cc_log.last.fabric_ns, 99999, 100001); /* less 50 and 20 */
     assert_in_range(hand.flow->route[0].srtt_ns, 199999, 200001);
     /* The same once more measures nothing. */
-    assert_true(sl_dp_flow_receive(hand.flow, packet, sizeof(packet), false, hand.now_ns));
+    answer_first(30000, 20);
     assert_int_equal(hand_cc_log.acks, 1);
+    hand_stop(&hand);
+    /* A peer that was stopped, for longer than an answer can say. */
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 3000);
+    hand_run(&hand, 400 * HAND_MS);
+    hand.now_ns += 50000;
+    answer_first(0, UINT16_MAX);
+    assert_int_equal(hand_cc_log.acks, 1);
+    assert_in_range(hand_cc_log.last.rtt_ns, 400 * HAND_MS, 401 * HAND_MS);
+    assert_int_equal(hand_cc_log.last.fabric_ns, 1);
     hand_stop(&hand);
 }
 
