@@ -35,15 +35,13 @@ struct start {
     int result, error;
 };
 
-static bool is_started, is_huge;
+static bool is_started;
 static uint64_t started_life; /* of the process that started it */
+/* EAL did not start. It does not clean up then, and would say the next time that it runs. */
+static int failed_code;
+static char failed_why[320];
 static pthread_key_t thread_key;
 _Thread_local bool sl_dpdk_thread_entered;
-
-bool sl_dpdk_eal_is_huge(void)
-{
-    return is_huge;
-}
 
 static void add(struct start *start, const char *word)
 {
@@ -82,8 +80,7 @@ static void add_memory(struct start *start, uint32_t mib)
 
     if (mib == 0)
         mib = MEMORY_MIB_USUAL;
-    is_huge = sl_dpdk_huge_pages_free((uint64_t)mib << 20);
-    if (is_huge) {
+    if (sl_dpdk_huge_pages_free((uint64_t)mib << 20)) {
         add(start, "--in-memory");
         add(start, "--single-file-segments");
         return;
@@ -170,25 +167,19 @@ static int check_result(const struct start *start)
 
     if (start->result >= 0)
         return 0;
-    if (start->error == EALREADY) {
-        sl_info("dpdk", "EAL was started by the program, and is used as it is");
-        return 0;
-    }
     sl_dpdk_log_first(first, sizeof(first));
-    return sl_fail(start->error > 0 ? -start->error : -ENOTSUP,
-                   "DPDK could not start in this process: %s%s%s", rte_strerror(start->error),
-                   first[0] != '\0' ? "; " : "", first);
+    failed_code = start->error > 0 ? -start->error : -ENOTSUP;
+    snprintf(failed_why, sizeof(failed_why), "%s%s%s", rte_strerror(start->error),
+             first[0] != '\0' ? "; " : "", first);
+    return sl_fail(failed_code, "DPDK could not start in this process: %s", failed_why);
 }
 
-int sl_dpdk_eal_start(const struct sl_dpdk_port_settings *settings,
-                      const struct sl_dpdk_spec *specs, size_t count)
+/* Nothing but what is asked for. */
+static int start_own(const struct sl_dpdk_port_settings *settings, const struct sl_dpdk_spec *specs,
+                     size_t count)
 {
-    if (is_started && !sl_fork_same(started_life))
-        return sl_fail_text(-ENOTSUP, "DPDK was started by the parent of this process, and cannot "
-                                      "be used in its child: start DPDK after fork()");
-    if (is_started)
-        return 0;
     struct start *start = calloc(1, sizeof(*start));
+
     if (start == NULL)
         return sl_fail(-ENOMEM, "no memory to start DPDK");
     add(start, "sluice");
@@ -203,6 +194,32 @@ int sl_dpdk_eal_start(const struct sl_dpdk_port_settings *settings,
     if (err == 0)
         err = check_result(start);
     free(start);
+    return err;
+}
+
+/* EAL knows of no processor before it is started. */
+static bool is_the_programs(void)
+{
+    if (rte_lcore_count() == 0)
+        return false;
+    sl_info("dpdk", "EAL was started by the program, and is used as it is, with its log");
+    return true;
+}
+
+int sl_dpdk_eal_start(const struct sl_dpdk_port_settings *settings,
+                      const struct sl_dpdk_spec *specs, size_t count)
+{
+    if (is_started && !sl_fork_same(started_life))
+        return sl_fail_text(-ENOTSUP, "DPDK was started by the parent of this process, and cannot "
+                                      "be used in its child: start DPDK after fork()");
+    if (is_started)
+        return 0;
+    if (failed_code != 0)
+        return sl_fail(failed_code,
+                       "DPDK did not start in this process, and can be tried again only in a new "
+                       "one: %s",
+                       failed_why);
+    int err = is_the_programs() ? 0 : start_own(settings, specs, count);
     if (err == 0)
         err = -pthread_key_create(&thread_key, leave_thread);
     is_started = err == 0;

@@ -12,8 +12,6 @@
 /* Starts it with no more than these ports need, or finds it started. Under control. */
 int sl_dpdk_eal_start(const struct sl_dpdk_port_settings *settings,
                       const struct sl_dpdk_spec *specs, size_t count);
-/* Is its memory in huge pages? */
-bool sl_dpdk_eal_is_huge(void);
 
 /* This thread uses DPDK from now on: its pools have a cache for it until it ends. */
 void sl_dpdk_thread_enter_slow(void);

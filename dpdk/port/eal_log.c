@@ -54,7 +54,7 @@ int sl_dpdk_log_start(void)
     FILE *stream = fopencookie(NULL, "w", functions);
 
     if (stream == NULL)
-        return -ENOMEM;
+        return sl_fail(-ENOMEM, "no memory for what DPDK logs");
     setvbuf(stream, NULL, _IOLBF, 1024);
     rte_openlog_stream(stream); /* as long as the process */
     return 0;

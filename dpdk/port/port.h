@@ -61,10 +61,10 @@ struct sl_dpdk_port_settings {
 int sl_dpdk_ports_check(const char *list);
 
 /* Starts EAL at the first call, on a thread of its own so that the caller's affinity stays, with no
- * more than is asked for. Opens the ports that the list names, or finds those that are open by
- * name: their settings stay. -ENODEV, -EINVAL, -ENOTSUP, -ENOMEM with a sentence. A port is closed
- * by its last put. EAL stays as long as the process; it is not there in a child of fork(), which
- * must not call anything here. */
+ * more than is asked for; one that the program has started is used as it is. Opens the ports that
+ * the list names, or finds those that are open by name: their settings stay. -ENODEV, -EINVAL,
+ * -ENOTSUP, -ENOMEM with a sentence. A port is closed by its last put. EAL stays as long as the
+ * process; it is not there in a child of fork(), which must not call anything here. */
 int sl_dpdk_ports_get(const struct sl_dpdk_port_settings *settings, struct sl_dpdk_port **out,
                       size_t cap, size_t *count);
 void sl_dpdk_ports_put(struct sl_dpdk_port **ports, size_t count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two ends of a wire, and several engines, in one process. */
+/* Two ends of a wire, and several engines, in one process; and DPDK's start, in children. */
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/log.h"
@@ -15,10 +15,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include <rte_config.h>
+#include <rte_eal.h>
 #include <rte_ip.h>
+#include <rte_log.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
@@ -49,6 +54,69 @@ static void part(struct port_end *a, struct port_end *b)
 {
     port_end_close(a);
     port_end_close(b);
+}
+
+/* ---- starting DPDK: once a process, so in children, before this one does ---- */
+
+static void in_a_child(int (*act)(void))
+{
+    int status;
+    pid_t child = fork();
+
+    if (child == 0)
+        _exit(act());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static int open_list(const char *list)
+{
+    static struct sl_dpdk_port *ports[SL_DPDK_PORTS_MAX];
+    struct sl_dpdk_port_settings settings = {.list = list, .rank = -1, .local_rank = -1};
+    size_t count;
+
+    return sl_dpdk_ports_get(&settings, ports, SL_DPDK_PORTS_MAX, &count);
+}
+
+/* One descriptor more, where EAL needs two: it gives up halfway. */
+static int fail_twice(void)
+{
+    int next = dup(0);
+    struct rlimit files = {(rlim_t)next + 1, (rlim_t)next + 1};
+
+    close(next);
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0 || open_list("net_null0") != -EMFILE)
+        return 1;
+    return open_list("net_null0") == -EMFILE && strstr(sluice_last_error(), "a new one") != NULL
+               ? 0
+               : 2;
+}
+
+static void a_start_that_failed_is_told_again_and_ends_nothing(void **state)
+{
+    (void)state;
+    in_a_child(fail_twice);
+}
+
+static int start_before(void)
+{
+    char *words[] = {"test", "--no-huge", "--no-pci", "--no-shconf", "--no-telemetry"};
+    char text[256] = "";
+    FILE *own = fmemopen(text, sizeof(text), "w");
+
+    if (rte_eal_init(SL_ARRAY_LEN(words), words) < 0 || rte_openlog_stream(own) != 0)
+        return 1;
+    if (open_list("net_null0") != 0)
+        return 2;
+    rte_log(RTE_LOG_ERR, RTE_LOGTYPE_USER1, "a line of the program\n");
+    fflush(own);
+    return strstr(text, "a line of the program") != NULL ? 0 : 3;
+}
+
+static void a_program_that_has_started_dpdk_keeps_its_log(void **state)
+{
+    (void)state;
+    in_a_child(start_before);
 }
 
 static void the_threads_affinity_and_signals_stay_as_they_were(void **state)
@@ -731,6 +799,8 @@ static void ports_that_are_not_there_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_start_that_failed_is_told_again_and_ends_nothing),
+        cmocka_unit_test(a_program_that_has_started_dpdk_keeps_its_log),
         cmocka_unit_test(the_threads_affinity_and_signals_stay_as_they_were),
         cmocka_unit_test(a_port_tells_what_it_is),
         cmocka_unit_test(packets_of_any_length_arrive_whole_copied_or_lent),
