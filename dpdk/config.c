@@ -70,8 +70,8 @@ static const struct sl_config_row rows[] = {
                "capable."),
     SL_ROW_INT("DPDK_UDP_PORT", udp_port, "47809", "", 1, 65535,
                "UDP port that packets are sent to."),
-    SL_ROW_INT("DPDK_MEMORY_MIB", memory_mib, "0", "MiB", 0, 1 << 20,
-               "Memory for packets, of the whole process. 0: by the number of ports."),
+    SL_ROW_INT("DPDK_MEMORY_MIB", memory_mib, "0", "MiB", 0, 1 << 18,
+               "Memory for packets, of the whole process. 0: 64 for each port, and at least 256."),
     SL_ROW_TEXT("DPDK_INJECT", inject, "",
                 "For tests: faults of what arrives, such as loss=0.01,reorder=0.01,seed=7."),
 };

@@ -27,6 +27,7 @@
 
 #define WORDS_MAX 40
 #define MEMORY_MIB_USUAL 256
+#define MEMORY_MIB_PORT 64 /* a NIC's buffers for frames of 9,000 bytes take 38 */
 #define MEMORY_MIB_LEAST 64
 
 struct start {
@@ -74,12 +75,13 @@ static int add_lcore(struct start *start)
     return 0;
 }
 
-static void add_memory(struct start *start, uint32_t mib)
+static void add_memory(struct start *start, uint32_t mib, size_t ports)
 {
     char text[16];
 
     if (mib == 0)
-        mib = MEMORY_MIB_USUAL;
+        mib = ports * MEMORY_MIB_PORT > MEMORY_MIB_USUAL ? (uint32_t)ports * MEMORY_MIB_PORT
+                                                         : MEMORY_MIB_USUAL;
     if (sl_dpdk_huge_pages_free((uint64_t)mib << 20)) {
         add(start, "--in-memory");
         add(start, "--single-file-segments");
@@ -183,7 +185,7 @@ static int start_own(const struct sl_dpdk_port_settings *settings, const struct 
     if (start == NULL)
         return sl_fail(-ENOMEM, "no memory to start DPDK");
     add(start, "sluice");
-    add_memory(start, settings->memory_mib);
+    add_memory(start, settings->memory_mib, count);
     add_devices(start, specs, count);
     add(start, "--no-telemetry");
     int err = add_lcore(start);

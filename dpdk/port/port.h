@@ -48,7 +48,7 @@ struct sl_dpdk_port_info {
 struct sl_dpdk_port_settings {
     const char *list;    /* SLUICE_DPDK_PORTS; dpdk/port/ports.h has its syntax */
     const char *inject;  /* faults on what ports receive, for tests: inject.h; NULL or "": none */
-    uint32_t memory_mib; /* that EAL may take; 0: 256 */
+    uint32_t memory_mib; /* that EAL may take; 0: 64 a port, and at least 256 */
     uint32_t mtu;      /* bytes of the largest IP packet, where the list says none; 0: the port's */
     uint16_t udp_port; /* destination port of what comes; 0: SL_DPDK_UDP_PORT */
     int rank;          /* %r in the list; negative: not known */

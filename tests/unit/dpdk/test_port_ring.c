@@ -3,6 +3,7 @@
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/log.h"
+#include "dpdk/port/ports.h"
 #include "dpdk/proto/wire.h"
 #include "tests/unit/dpdk/port_end.h"
 
@@ -117,6 +118,22 @@ static void a_program_that_has_started_dpdk_keeps_its_log(void **state)
 {
     (void)state;
     in_a_child(start_before);
+}
+
+/* Each with buffers of a size of its own: 400 MB in all. */
+static int open_many(void)
+{
+    char list[512] = "";
+
+    for (unsigned i = 0; i < 12; i++)
+        sl_text_add(list, sizeof(list), "net_null%u@mtu=%u ", i, SL_DPDK_MTU_MOST - 64 * i);
+    return open_list(list) == 0 ? 0 : 1;
+}
+
+static void there_is_memory_for_many_ports(void **state)
+{
+    (void)state;
+    in_a_child(open_many);
 }
 
 static void the_threads_affinity_and_signals_stay_as_they_were(void **state)
@@ -801,6 +818,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_start_that_failed_is_told_again_and_ends_nothing),
         cmocka_unit_test(a_program_that_has_started_dpdk_keeps_its_log),
+        cmocka_unit_test(there_is_memory_for_many_ports),
         cmocka_unit_test(the_threads_affinity_and_signals_stay_as_they_were),
         cmocka_unit_test(a_port_tells_what_it_is),
         cmocka_unit_test(packets_of_any_length_arrive_whole_copied_or_lent),
