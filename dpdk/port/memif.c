@@ -63,24 +63,44 @@ bool sl_dpdk_memif_serves(const struct sl_dpdk_spec *spec)
            (strcmp(role, "server") == 0 || strcmp(role, "master") == 0);
 }
 
-static bool is_name(const struct sockaddr_un *name, const char *path)
+/* The path of a socket's address; "": it has none. */
+static const char *path_of(const struct sockaddr_un *name)
 {
-    const char *own = name->sun_path + (name->sun_path[0] == '\0'); /* abstract */
+    if (name->sun_family != AF_UNIX)
+        return "";
+    return name->sun_path + (name->sun_path[0] == '\0'); /* abstract */
+}
 
-    return name->sun_family == AF_UNIX && *own != '\0' &&
-           strncmp(own, path, sizeof(name->sun_path) - 1) == 0;
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* Is it connected to a socket of that name? The peer's is as its process called it: by another way
+ * through links, or by where another container has the folder. */
+static bool leads_to(int fd, const char *path)
+{
+    struct sockaddr_un peer = {0};
+    socklen_t len = sizeof(peer) - 1, type_len = sizeof(int);
+    int type = 0;
+
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) == 0 && type == SOCK_SEQPACKET &&
+           getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
+           strcmp(last_part(path_of(&peer)), last_part(path)) == 0;
 }
 
 /* Is it a socket of that name, or connected to it? */
 static bool belongs_to(int fd, const char *path, bool peer_only)
 {
-    struct sockaddr_un own = {0}, peer = {0};
-    socklen_t own_len = sizeof(own), peer_len = sizeof(peer);
+    struct sockaddr_un own = {0};
+    socklen_t len = sizeof(own) - 1;
 
-    if (getpeername(fd, (struct sockaddr *)&peer, &peer_len) == 0 && is_name(&peer, path))
+    if (leads_to(fd, path))
         return true;
-    return !peer_only && getsockname(fd, (struct sockaddr *)&own, &own_len) == 0 &&
-           is_name(&own, path);
+    return !peer_only && getsockname(fd, (struct sockaddr *)&own, &len) == 0 &&
+           strcmp(path_of(&own), path) == 0;
 }
 
 /* The driver's sockets of that name, one after the other: each call goes on behind the last. -1:
