@@ -6,6 +6,7 @@
 #include "dpdk/port/eal.h"
 #include "dpdk/port/inject.h"
 #include "dpdk/port/inside.h"
+#include "dpdk/port/quiet.h"
 #include "dpdk/port/ring.h"
 
 #include <stdio.h>
@@ -295,6 +296,7 @@ int sl_dpdk_ports_get(const struct sl_dpdk_port_settings *settings, struct sl_dp
 {
     struct sl_dpdk_spec specs[SL_DPDK_PORTS_MAX];
     struct sl_dpdk_port *ports[SL_DPDK_PORTS_MAX];
+    struct sl_dpdk_quiet quiet;
     size_t wanted, have = 0;
     int err;
 
@@ -307,6 +309,7 @@ int sl_dpdk_ports_get(const struct sl_dpdk_port_settings *settings, struct sl_dp
         return sl_fail(-EINVAL, "%zu DPDK ports are named, and %zu are taken", wanted, cap);
     if (!sl_dpdk_control_lock())
         return -ETIMEDOUT;
+    sl_dpdk_quiet_begin(&quiet);
     err = sl_dpdk_eal_start(settings, specs, wanted);
     while (err == 0 && have < wanted) {
         err = get_one(&specs[have], settings, &ports[have]);
@@ -314,6 +317,7 @@ int sl_dpdk_ports_get(const struct sl_dpdk_port_settings *settings, struct sl_dp
     }
     while (err != 0 && have > 0)
         put_one(ports[--have]);
+    sl_dpdk_quiet_end(&quiet);
     sl_dpdk_control_unlock();
     if (err != 0)
         return err;
@@ -324,11 +328,15 @@ int sl_dpdk_ports_get(const struct sl_dpdk_port_settings *settings, struct sl_dp
 
 void sl_dpdk_ports_put(struct sl_dpdk_port **ports, size_t count)
 {
+    struct sl_dpdk_quiet quiet;
+
     if (!sl_dpdk_control_lock()) {
         sl_warn("dpdk", "ports stay open: %s", sluice_last_error());
         return;
     }
+    sl_dpdk_quiet_begin(&quiet);
     for (size_t i = 0; i < count; i++)
         put_one(ports[i]);
+    sl_dpdk_quiet_end(&quiet);
     sl_dpdk_control_unlock();
 }

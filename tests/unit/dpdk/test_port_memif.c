@@ -311,6 +311,30 @@ static void a_child_has_no_sockets_and_no_ports(void **state)
     }
 }
 
+/* virtio_user tells its peer that it ends, by a socket of which the other end may be gone. */
+static void closing_beside_a_dead_peer_raises_no_signal(void **state)
+{
+    char own[128], theirs[128];
+    struct port_spawned peer;
+    struct port_end end;
+    sigset_t pending;
+
+    (void)state;
+    snprintf(own, sizeof(own), "net_virtio_user1,path=%s/w.sock,queues=1,in_order=1", dir);
+    snprintf(theirs, sizeof(theirs), "net_vhost1,iface=%s/w.sock,queues=1", dir);
+    port_spawn(&peer, program, theirs, "echo", 0);
+    assert_int_equal(read(peer.from, &peer.hello, sizeof(peer.hello)), sizeof(peer.hello));
+    open_end(&end, own, 0);
+    assert_int_equal(write(peer.to, &end.own, sizeof(end.own)), sizeof(end.own));
+    assert_int_equal(port_end_connect(&end, &peer.hello, 50000), 0);
+    exchange(&end, 5);
+    port_spawn_kill(&peer);
+    assert_true(signal(SIGPIPE, SIG_DFL) == SIG_DFL);
+    port_end_close(&end);
+    assert_int_equal(sigpending(&pending), 0);
+    assert_false(sigismember(&pending, SIGPIPE));
+}
+
 /* memif has no interrupts; vhost does. */
 static void a_sleeper_wakes_when_packets_come(void **state)
 {
@@ -375,6 +399,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_mesh_of_three_starts_in_any_order),
         cmocka_unit_test(a_socket_that_somebody_listens_at_is_left_alone),
         cmocka_unit_test(a_child_has_no_sockets_and_no_ports),
+        cmocka_unit_test(closing_beside_a_dead_peer_raises_no_signal),
         cmocka_unit_test(a_sleeper_wakes_when_packets_come),
     };
     const struct CMUnitTest many[] = {
