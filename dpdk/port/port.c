@@ -155,8 +155,7 @@ static void choose_address(struct sl_dpdk_port *port, const struct sl_dpdk_port_
         address->segment = sl_dpdk_ring_segment(&port->spec);
     else if (port->traits.is_gated)
         address->segment = sl_dpdk_memif_segment(&port->spec);
-    else
-        address->segment = sl_dpdk_hash("ethernet");
+    /* Else 0: which NICs are on one wire their subnets tell. */
 }
 
 /* A port that finds no peer yet is started again by link.c. */

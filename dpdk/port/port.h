@@ -28,7 +28,7 @@ struct sl_dpdk_address {
     uint8_t prefix; /* of its subnet */
     uint8_t spare;
     uint16_t udp_port; /* destination port of what comes here */
-    uint32_t segment;  /* hash of the wire's name: ports of one segment reach each other */
+    uint32_t segment;  /* hash of the wire's name: ports of one reach each other; 0: it has none */
 };
 
 struct sl_dpdk_port_info {

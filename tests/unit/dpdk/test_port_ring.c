@@ -179,6 +179,25 @@ static void a_port_tells_what_it_is(void **state)
     port_end_close(&a);
 }
 
+/* Two NICs of a host are rarely on one wire: pairs are made by subnets then. */
+static void a_nic_is_on_a_wire_only_if_it_is_named(void **state)
+{
+    struct sl_dpdk_port_settings settings = {
+        .list = "net_null0@ip=10.1.0.2/24 net_null1@ip=10.2.0.2/24@segment=blue",
+        .rank = -1,
+        .local_rank = -1};
+    struct sl_dpdk_port_info info, named;
+    struct port_end a;
+
+    (void)state;
+    assert_int_equal(port_end_open(&a, &settings, 0), 0);
+    sl_dpdk_port_info(a.ports[0], &info);
+    sl_dpdk_port_info(a.ports[1], &named);
+    assert_int_equal(info.address.segment, 0);
+    assert_int_equal(named.address.segment, sl_dpdk_hash("blue"));
+    port_end_close(&a);
+}
+
 static void packets_of_any_length_arrive_whole_copied_or_lent(void **state)
 {
     static const size_t lens[] = {0, 1, 7, 64, 255, 256, 257, 511, 512, 513, 1400, 4096, 8900};
@@ -821,6 +840,7 @@ int main(void)
         cmocka_unit_test(there_is_memory_for_many_ports),
         cmocka_unit_test(the_threads_affinity_and_signals_stay_as_they_were),
         cmocka_unit_test(a_port_tells_what_it_is),
+        cmocka_unit_test(a_nic_is_on_a_wire_only_if_it_is_named),
         cmocka_unit_test(packets_of_any_length_arrive_whole_copied_or_lent),
         cmocka_unit_test(a_tail_follows_the_payload),
         cmocka_unit_test(a_full_port_says_so_and_takes_more_when_it_was_emptied),
