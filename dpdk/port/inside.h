@@ -186,6 +186,10 @@ bool sl_dpdk_memif_has_socket(const struct sl_dpdk_port *port);
 /* A child of fork() or exec() that kept the port's sockets would hide from the peer that this
  * process ended. */
 void sl_dpdk_memif_close_in_children(const struct sl_dpdk_port *port);
+/* After a server's port is gone: its driver removes the socket's file and goes on listening. The
+ * descriptor cannot be closed, since DPDK's control thread watches it until the process ends, and
+ * aborts where a watched one is none; so it becomes one that is never due. Under control. */
+void sl_dpdk_memif_silence(const struct sl_dpdk_spec *spec);
 /* The wire's number: the same at both ends. */
 uint32_t sl_dpdk_memif_segment(const struct sl_dpdk_spec *spec);
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -207,4 +208,33 @@ int sl_dpdk_memif_clear(const struct sl_dpdk_spec *spec)
         return sl_fail(-errno, "DPDK port '%s' cannot remove %s, which an ended process left: %s",
                        spec->name, address.sun_path, strerror(errno));
     return 0;
+}
+
+static bool listens(int fd)
+{
+    int is_listener = 0;
+    socklen_t len = sizeof(is_listener);
+
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listener, &len) == 0 && is_listener != 0;
+}
+
+void sl_dpdk_memif_silence(const struct sl_dpdk_spec *spec)
+{
+    static int nothing = -1; /* as long as the process */
+    struct sockaddr_un address = {0};
+    struct stat status;
+    DIR *dir;
+    int fd;
+
+    if ((is_path(spec, &address) && lstat(address.sun_path, &status) == 0) || is_ours(&address))
+        return;
+    if (nothing < 0)
+        nothing = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    dir = opendir("/proc/self/fd");
+    while (nothing >= 0 && (fd = next_socket(dir, address.sun_path, false, &status)) >= 0) {
+        if (listens(fd))
+            (void)dup3(nothing, fd, O_CLOEXEC);
+    }
+    if (dir != NULL)
+        closedir(dir);
 }

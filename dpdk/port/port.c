@@ -62,6 +62,8 @@ static void detach(struct sl_dpdk_port *port)
         rte_dev_remove(info.device);
     if (port->spec.kind == SL_DPDK_RING)
         sl_dpdk_ring_detach(&port->spec);
+    if (port->traits.is_gated && !port->is_client)
+        sl_dpdk_memif_silence(&port->spec);
 }
 
 /* The largest frame: by the driver's table, by its MTU, or by what the user wishes. */

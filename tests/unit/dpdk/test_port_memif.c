@@ -274,6 +274,19 @@ static int sockets_left(void)
     return count;
 }
 
+/* The driver alone would go on listening, at a socket without a file. */
+static void a_server_that_was_closed_listens_no_more(void **state)
+{
+    struct port_end end;
+
+    (void)state;
+    assert_int_equal(sockets_left(), 0);
+    open_end(&end, wire("server", socket_number++), 0);
+    assert_int_equal(sockets_left(), 1);
+    port_end_close(&end);
+    assert_int_equal(sockets_left(), 0);
+}
+
 /* Otherwise the peer would not notice when the parent ends. */
 static void a_child_has_no_sockets_and_no_ports(void **state)
 {
@@ -398,6 +411,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_client_survives_servers_that_are_killed_and_finds_the_next),
         cmocka_unit_test(a_mesh_of_three_starts_in_any_order),
         cmocka_unit_test(a_socket_that_somebody_listens_at_is_left_alone),
+        cmocka_unit_test(a_server_that_was_closed_listens_no_more),
         cmocka_unit_test(a_child_has_no_sockets_and_no_ports),
         cmocka_unit_test(closing_beside_a_dead_peer_raises_no_signal),
         cmocka_unit_test(a_sleeper_wakes_when_packets_come),
