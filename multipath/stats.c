@@ -69,6 +69,15 @@ size_t sl_mp_ep_stats(const struct sl_ep *base, struct sl_state_path *out, size_
     return count;
 }
 
+static const char *words_of(const struct sl_mp_path *path)
+{
+    if (path->state == SL_MP_PATH_UP) /* a path outlives a link that is down for a moment */
+        return path->rail->usable ? "up" : path->rail->why;
+    if (path->later)
+        return "not needed yet";
+    return path->why[0] != '\0' ? path->why : "down";
+}
+
 void sl_mp_ep_describe(const struct sl_ep *base, char *out, size_t cap)
 {
     const struct sl_mp_conn *conn = (const struct sl_mp_conn *)base;
@@ -83,11 +92,7 @@ void sl_mp_ep_describe(const struct sl_ep *base, char *out, size_t cap)
              sl_mp_paths_all(conn));
     for (unsigned i = 0; i < conn->path_count; i++)
         if (conn->paths[i] != NULL && conn->paths[i]->rail != NULL)
-            sl_text_add(out, cap, ", %s %s", conn->paths[i]->rail->name,
-                        conn->paths[i]->state == SL_MP_PATH_UP ? "up"
-                        : conn->paths[i]->later                ? "not needed yet"
-                        : conn->paths[i]->why[0] != '\0'       ? conn->paths[i]->why
-                                                               : "down");
+            sl_text_add(out, cap, ", %s %s", conn->paths[i]->rail->name, words_of(conn->paths[i]));
     if (!conn->leads && conn->later)
         sl_text_add(out, cap, ", others not needed yet");
     sl_text_add(out, cap, ", sent %llu, received %llu bytes", (unsigned long long)sent,
