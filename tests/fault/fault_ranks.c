@@ -4,12 +4,11 @@
  * rank that is left must end in time with the right code, rank and step, results that were given
  * must be exact, and nothing may be left behind.
  *
- * usage: fault_ranks [--transport shm|epoll|uring] [--runs N] [--seed S] [--kind NAME] [--verbose]
+ * usage: fault_ranks [--transport shm|epoll|uring|dpdk] [--runs N] [--seed S] [--kind NAME] [--verbose]
  */
 #include "tests/fault/fault.h"
 
 #include "core/rng.h"
-#include "tcp/engine.h"
 
 #include <sluice/sluice.h>
 
@@ -28,13 +27,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NS_PER_MS UINT64_C(1000000)
 #define WAIT_MS 30000 /* for a run as a whole */
 
 static const char *const kind_name[FAULT_KINDS] = {
     [FAULT_KILL] = "kill",       [FAULT_STOP] = "stop",       [FAULT_RESET] = "reset",
     [FAULT_HALF] = "half-open",  [FAULT_ABORT] = "abort",     [FAULT_DESTROY] = "destroy",
-    [FAULT_GARBAGE] = "garbage", [FAULT_SLOW] = "slow-loris",
+    [FAULT_GARBAGE] = "garbage", [FAULT_SLOW] = "slow-loris", [FAULT_LINK] = "link",
+    [FAULT_GONE] = "port-gone",
 };
 
 static const char *const kind_promise[FAULT_KINDS] = {
@@ -48,13 +47,12 @@ static const char *const kind_promise[FAULT_KINDS] = {
     [FAULT_DESTROY] = "after a rank destroyed its communicator, all others end and name it",
     [FAULT_GARBAGE] = "garbage at the meeting place disturbs neither start nor collectives",
     [FAULT_SLOW] = "slow connections at the meeting place disturb neither start nor collectives",
+    [FAULT_LINK] = "after a port lost its link, which came back, collectives go on",
+    [FAULT_GONE] = "after a port was lost, collectives go on by the other, or all end and name it",
 };
 
-/* How often each is drawn. */
-static const unsigned kind_weight[FAULT_KINDS] = {6, 2, 4, 2, 2, 2, 1, 1};
-
 struct options {
-    const char *transport;
+    const struct fault_transport *transport;
     uint64_t seed;
     int runs, only; /* -1: all kinds */
     bool verbose;
@@ -68,6 +66,7 @@ struct tally {
 
 static void draw(struct fault_run *run, const struct options *options, uint64_t seed)
 {
+    const unsigned *weight = options->transport->weight;
     unsigned sum = 0, at;
     struct sl_rng rng;
 
@@ -76,19 +75,21 @@ static void draw(struct fault_run *run, const struct options *options, uint64_t 
     run->seed = seed;
     run->transport = options->transport;
     for (int k = 0; k < FAULT_KINDS; k++)
-        sum += kind_weight[k];
+        sum += weight[k];
     at = (unsigned)sl_rng_below(&rng, sum);
-    for (int k = 0; at >= kind_weight[k]; k++) {
-        at -= kind_weight[k];
+    for (int k = 0; at >= weight[k]; k++) {
+        at -= weight[k];
         run->kind = (enum fault_kind)(k + 1);
     }
-    if (run->kind == FAULT_HALF && strcmp(run->transport, "shm") == 0)
-        run->kind = FAULT_KILL; /* shared memory loses no packets */
     if (options->only >= 0)
         run->kind = (enum fault_kind)options->only;
     run->ranks = (int)sl_rng_range(&rng, 2, RANKS_MAX);
     run->victim = (int)sl_rng_below(&rng, (uint64_t)run->ranks);
     run->moment_us = (uint32_t)sl_rng_below(&rng, 40000);
+    if (fault_has_ports(run))
+        run->rails = (int)sl_rng_range(&rng, 1, 2);
+    if (fault_has_strangers(run))
+        atomic_store(&run->last_round, UNHARMED_ROUNDS);
 }
 
 /* A port that nobody listens at and that the kernel gives to no outgoing connection. */
@@ -166,6 +167,9 @@ static void fire(struct fault_run *run, const pid_t *pid, uint64_t deadline)
             snprintf(run->report[run->victim].complaint, 64,
                      "the rule to drop packets was refused");
         atomic_store(&run->fired_ns, now_ns());
+    } else if (run->kind == FAULT_GONE) {
+        fault_folder_hide(run);
+        atomic_store(&run->fire, 1);
     } else if (run->kind == FAULT_STOP) {
         kill(pid[run->victim], SIGSTOP);
         wait_ranks(run, has_ended, run->victim, deadline);
@@ -175,29 +179,35 @@ static void fire(struct fault_run *run, const pid_t *pid, uint64_t deadline)
     }
 }
 
-/* Every process has ended by itself, or is ended after the deadline. Returns what went wrong. */
-static bool reap(pid_t *pid, int count, uint64_t deadline)
+/* Waits until the process has ended by itself, or ends it after the deadline. NULL, or what went
+ * wrong. */
+static const char *reap(pid_t pid, uint64_t deadline)
 {
-    bool all = true;
+    int status = 0;
 
-    for (int i = 0; i < count; i++) {
-        while (pid[i] > 0 && waitpid(pid[i], NULL, WNOHANG) == 0) {
-            if (now_ns() > deadline) {
-                kill(pid[i], SIGKILL);
-                waitpid(pid[i], NULL, 0);
-                all = false;
-                break;
-            }
-            nap(300);
+    if (pid <= 0)
+        return NULL;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        if (now_ns() > deadline) {
+            kill(pid, SIGKILL);
+            waitpid(pid, NULL, 0);
+            return "did not end by itself";
         }
-        pid[i] = 0;
+        nap(300);
     }
-    return all;
+    return WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : NULL;
 }
 
-static bool has_strangers(const struct fault_run *run)
+static bool reap_ranks(const struct fault_run *run, const pid_t *pid, uint64_t deadline, char *why,
+                       size_t cap)
 {
-    return run->kind == FAULT_GARBAGE || run->kind == FAULT_SLOW;
+    for (int i = 0; i < run->ranks; i++) {
+        const char *end = reap(pid[i], deadline);
+
+        if (end != NULL && (run->kind != FAULT_KILL || i != run->victim) && why[0] == '\0')
+            snprintf(why, cap, "rank %d: %s", i, end);
+    }
+    return why[0] == '\0';
 }
 
 /* In a process of its own, for the network namespace. Exit status: 0, 1 trouble, 77 skipped. */
@@ -209,7 +219,7 @@ static int run_processes(struct fault_run *run, char *why, size_t cap)
 
     why[0] = '\0';
     run->port = free_port(run->seed);
-    if (has_strangers(run))
+    if (fault_has_strangers(run))
         pid[run->ranks] = start_process(run, -1);
     for (int i = 0; i < run->ranks; i++)
         pid[i] = start_process(run, i);
@@ -217,114 +227,15 @@ static int run_processes(struct fault_run *run, char *why, size_t cap)
         snprintf(why, cap, "not every rank came to its first collective");
         good = false;
         deadline = 0;
-    } else if (!has_strangers(run)) {
+    } else if (!fault_has_strangers(run)) {
         fire(run, pid, deadline);
     } else {
         wait_ranks(run, has_ended, -1, deadline);
     }
-    if (!reap(pid, run->ranks, deadline) && good) {
-        snprintf(why, cap, "a rank did not end by itself");
-        good = false;
-    }
+    good &= reap_ranks(run, pid, deadline, why, cap);
     atomic_store(&run->fire, 1);
-    reap(&pid[run->ranks], 1, deadline);
+    (void)reap(pid[run->ranks], deadline);
     return good ? 0 : 1;
-}
-
-/* ---- the verdict ---- */
-
-static bool names(const char *text, int rank)
-{
-    char name[16];
-    const char *at = text;
-
-    snprintf(name, sizeof(name), "rank %d", rank);
-    while ((at = strstr(at, name)) != NULL) {
-        at += strlen(name);
-        if (*at < '0' || *at > '9')
-            return true;
-    }
-    return false;
-}
-
-static bool right_code(const struct fault_run *run, int code)
-{
-    switch (run->kind) {
-    case FAULT_KILL:
-    case FAULT_RESET: return code == -ECONNRESET;
-    case FAULT_STOP: return code == -ETIMEDOUT;
-    case FAULT_HALF: return code == -ETIMEDOUT || code == -ECONNRESET;
-    case FAULT_ABORT: return code == -ECANCELED;
-    case FAULT_DESTROY: return code == -ECANCELED || code == -ECONNRESET;
-    default: return code == 0;
-    }
-}
-
-static bool judge_error(const struct fault_run *run, int rank, char *why, size_t cap)
-{
-    const struct rank_report *report = &run->report[rank];
-    const char *here = strstr(report->text, "; here: ");
-    char head[640];
-
-    snprintf(head, sizeof(head), "%.*s",
-             here != NULL ? (int)(here - report->text) : (int)sizeof(head) - 1, report->text);
-    if (!right_code(run, report->code))
-        snprintf(why, cap, "rank %d ended with %d: %s", rank, report->code, report->text);
-    else if (run->kind == FAULT_RESET ? strstr(head, "rank ") == NULL : !names(head, run->victim))
-        snprintf(why, cap, "rank %d does not name rank %d: %s", rank, run->victim, report->text);
-    else if (here != NULL && strstr(here, " at step ") == NULL)
-        snprintf(why, cap, "rank %d does not name the step: %s", rank, report->text);
-    return why[0] == '\0';
-}
-
-static bool judge(const struct fault_run *run, char *why, size_t cap, uint64_t *worst_ns)
-{
-    uint64_t fired = atomic_load(&run->fired_ns), allowed = SLACK_MS * NS_PER_MS;
-
-    if (run->kind == FAULT_STOP || run->kind == FAULT_HALF)
-        allowed += TIMEOUT_MS * NS_PER_MS;
-    *worst_ns = 0;
-    for (int i = 0; i < run->ranks; i++) {
-        const struct rank_report *report = &run->report[i];
-        uint64_t ended = atomic_load(&report->ended_ns);
-        bool is_victim = i == run->victim && !has_strangers(run);
-
-        if (is_victim && run->kind == FAULT_KILL)
-            continue;
-        if (report->complaint[0] != '\0') {
-            snprintf(why, cap, "rank %d: %s: %.300s", i, report->complaint, report->text);
-            return false;
-        }
-        if (ended == 0) {
-            snprintf(why, cap, "rank %d did not end", i);
-            return false;
-        }
-        if (has_strangers(run)) {
-            if (report->code == 0)
-                continue;
-            snprintf(why, cap, "rank %d ended with %d: %s", i, report->code, report->text);
-            return false;
-        }
-        /* One that was stopped, cut off or left learns in its own way. */
-        if (is_victim && run->kind != FAULT_ABORT && run->kind != FAULT_RESET) {
-            if (report->code != 0 || run->kind == FAULT_DESTROY)
-                continue;
-            snprintf(why, cap, "rank %d, the victim, ended without an error", i);
-            return false;
-        }
-        if (!judge_error(run, i, why, cap))
-            return false;
-        uint64_t took = ended > fired ? ended - fired : 0;
-
-        *worst_ns = took > *worst_ns ? took : *worst_ns;
-        if (took > allowed) {
-            snprintf(why, cap, "rank %d ended %llu ms after the fault, but %llu ms are allowed: %s",
-                     i, (unsigned long long)(took / NS_PER_MS),
-                     (unsigned long long)(allowed / NS_PER_MS), report->text);
-            return false;
-        }
-    }
-    return true;
 }
 
 /* What the process of the run and this one share. */
@@ -340,14 +251,14 @@ static void one_run(struct shared *shared, const struct options *options, struct
     uint64_t worst = 0;
     int status = 0;
 
-    if (run->kind == FAULT_HALF && strcmp(run->transport, "shm") == 0) {
-        mine->skip = "shared memory loses no packets";
+    if (run->transport->weight[run->kind] == 0) {
+        mine->skip = "this transport has no such fault";
         return;
     }
     pid_t pid = fork();
 
     if (pid == 0) {
-        const char *missing = run->kind == FAULT_HALF ? cut_prepare() : NULL;
+        const char *missing = run->kind == FAULT_HALF ? cut_prepare() : fault_folder_make(run);
 
         if (missing != NULL)
             snprintf(shared->why, sizeof(shared->why), "%s", missing);
@@ -360,15 +271,17 @@ static void one_run(struct shared *shared, const struct options *options, struct
     }
     bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
 
+    if (!fault_folder_remove(run, shared->why, sizeof(shared->why)))
+        good = false;
     if (good)
-        good = judge(run, shared->why, sizeof(shared->why), &worst);
+        good = fault_judge(run, shared->why, sizeof(shared->why), &worst);
     if (good)
         mine->ns[mine->runs] = worst;
     mine->runs++;
     if (options->verbose || !good)
         printf("# seed %llu: %s of rank %d of %d over %s after %u us: %.2f ms%s%s\n",
                (unsigned long long)run->seed, kind_name[run->kind], run->victim, run->ranks,
-               run->transport, run->moment_us, (double)worst / 1e6, good ? "" : ": ",
+               run->transport->name, run->moment_us, (double)worst / 1e6, good ? "" : ": ",
                good ? "" : shared->why);
     if (options->verbose)
         for (int i = 0; i < run->ranks; i++)
@@ -378,7 +291,8 @@ static void one_run(struct shared *shared, const struct options *options, struct
         return;
     mine->failed++;
     printf("# again: build/tests/fault/fault_ranks --transport %s --runs 1 --seed %llu%s%s\n",
-           run->transport, (unsigned long long)run->seed, options->only >= 0 ? " --kind " : "",
+           run->transport->name, (unsigned long long)run->seed,
+           options->only >= 0 ? " --kind " : "",
            options->only >= 0 ? kind_name[options->only] : "");
 }
 
@@ -389,6 +303,16 @@ static int compare_ns(const void *a, const void *b)
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
     return x < y ? -1 : x > y;
+}
+
+/* What the figures are. */
+static const char *time_of(int kind)
+{
+    switch (kind) {
+    case FAULT_LINK: return "longest round after the fault";
+    case FAULT_GONE: return "last rank's end after the fault, or longest round";
+    default: return "last rank's end after the fault";
+    }
 }
 
 static int print_tally(struct tally *tally, const struct options *options)
@@ -404,16 +328,15 @@ static int print_tally(struct tally *tally, const struct options *options)
         if (t->runs == 0)
             continue;
         printf("%sok %d - %s (%d of %d runs over %s)\n", t->failed != 0 ? "not " : "", ++number,
-               kind_promise[k], good, t->runs, options->transport);
+               kind_promise[k], good, t->runs, options->transport->name);
         failed += t->failed;
         qsort(t->ns, (size_t)t->runs, sizeof(*t->ns), compare_ns);
         uint64_t *ns = t->ns + t->failed; /* failed ones are 0 */
 
         if (good != 0 && k != FAULT_GARBAGE && k != FAULT_SLOW)
-            printf(
-                "# %s: last rank's end after the fault: median %.2f ms, p99 %.2f ms, max %.2f ms\n",
-                kind_name[k], (double)ns[good / 2] / 1e6, (double)ns[(good * 99) / 100] / 1e6,
-                (double)ns[good - 1] / 1e6);
+            printf("# %s: %s: median %.2f ms, p99 %.2f ms, max %.2f ms\n", kind_name[k], time_of(k),
+                   (double)ns[good / 2] / 1e6, (double)ns[(good * 99) / 100] / 1e6,
+                   (double)ns[good - 1] / 1e6);
     }
     printf("1..%d\n", number);
     return failed;
@@ -437,7 +360,7 @@ static void parse(int argc, char **argv, struct options *options)
 
     for (int c; (c = getopt_long(argc, argv, "t:r:s:k:v", longs, NULL)) != -1;) {
         switch (c) {
-        case 't': options->transport = optarg; break;
+        case 't': options->transport = fault_transport(optarg); break;
         case 'r': options->runs = atoi(optarg); break;
         case 's': options->seed = strtoull(optarg, NULL, 0); break;
         case 'k': options->only = find_kind(optarg); break;
@@ -447,33 +370,22 @@ static void parse(int argc, char **argv, struct options *options)
     }
 }
 
-/* Exits when the engine cannot be had here. */
-static void need_engine(enum sl_tcp_engine_kind kind)
-{
-    const struct sl_tcp_engine_ops *ops;
-    void *engine;
-
-    if (sl_tcp_engine_open(kind, &ops, &engine) == 0) {
-        ops->close(engine);
-        return;
-    }
-    printf("1..0 # SKIP %s\n", sluice_last_error());
-    exit(0);
-}
-
 int main(int argc, char **argv)
 {
-    struct options options = {.transport = "shm", .seed = 1, .runs = 20, .only = -1};
+    struct options options = {
+        .transport = fault_transport("shm"), .seed = 1, .runs = 20, .only = -1};
     struct tally tally[FAULT_KINDS] = {0};
+    const char *missing;
     struct shared *shared =
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGPIPE, SIG_IGN);
     parse(argc, argv, &options);
-    if (strcmp(options.transport, "shm") != 0)
-        need_engine(strcmp(options.transport, "uring") == 0 ? SL_TCP_ENGINE_URING
-                                                            : SL_TCP_ENGINE_EPOLL);
+    if (options.transport->missing != NULL && (missing = options.transport->missing()) != NULL) {
+        printf("1..0 # SKIP %s\n", missing);
+        return 0;
+    }
     for (int k = 0; k < FAULT_KINDS; k++)
         tally[k].ns = calloc((size_t)options.runs + 1, sizeof(uint64_t));
     for (int i = 0; i < options.runs && shared != MAP_FAILED; i++) {

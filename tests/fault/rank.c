@@ -14,14 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #define COUNT_MAX 60000
 #define INFLIGHT 3
 #define PATTERN 0xa5
-#define GIVE_UP_NS (UINT64_C(1000000) * (3 * TIMEOUT_MS + 2 * SLACK_MS))
+#define GIVE_UP_NS (NS_PER_MS * (3 * TIMEOUT_MS + 2 * SLACK_MS))
 
 enum what { ALLREDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, ALL_TO_ALL, BARRIER, WHAT_COUNT };
 
@@ -169,37 +168,6 @@ static void note_error(struct rank *r, int err)
 
 /* ---- faults that a rank does to itself ---- */
 
-/* Ends the n-th connected stream socket of this process: with a reset where the protocol has
- * one. */
-static void reset_socket(uint64_t draw)
-{
-    int found[256], count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-
-    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL && count < 256;) {
-        struct sockaddr_storage peer;
-        socklen_t len = sizeof(peer);
-        int fd = atoi(entry->d_name), type = 0;
-
-        if (fd > 2 && getpeername(fd, (struct sockaddr *)&peer, &len) == 0) {
-            len = sizeof(type);
-            if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type != SOCK_DGRAM)
-                found[count++] = fd;
-        }
-    }
-    if (dir != NULL)
-        closedir(dir);
-    if (count == 0)
-        return;
-    int fd = found[draw % (uint64_t)count];
-    const struct sockaddr none = {.sa_family = AF_UNSPEC};
-
-    /* Of a TCP socket this sends the reset, also while others hold the file; a Unix one refuses
-     * it. */
-    if (connect(fd, &none, sizeof(none)) != 0)
-        shutdown(fd, SHUT_RDWR);
-}
-
 static void *hurt(void *arg)
 {
     struct rank *r = arg;
@@ -210,7 +178,9 @@ static void *hurt(void *arg)
     if (r->run->kind == FAULT_ABORT)
         sluice_comm_abort(r->comm);
     else
-        reset_socket(r->run->seed);
+        fault_sockets(r->run);
+    /* Nobody is so far ahead. */
+    atomic_store(&r->run->last_round, r->report->rounds + UNHARMED_ROUNDS);
     return NULL;
 }
 
@@ -222,7 +192,13 @@ static bool is_page(const char *file)
     return strstr(file, "/dev/shm/#") != NULL || strstr(file, "memfd:sluice-state") != NULL;
 }
 
-static int count_fds(void)
+/* EAL and what it watches stay, too: of ports, sockets and the memory they share are counted. */
+static bool is_eals(const char *file)
+{
+    return strstr(file, "socket:") == NULL && strstr(file, "memif") == NULL;
+}
+
+static int count_fds(bool has_ports)
 {
     DIR *dir = opendir("/proc/self/fd");
     int count = 0;
@@ -232,7 +208,7 @@ static int count_fds(void)
 
         if (readlinkat(dirfd(dir), entry->d_name, file, sizeof(file) - 1) < 0)
             continue; /* "." */
-        count += !is_page(file);
+        count += !is_page(file) && !(has_ports && is_eals(file));
     }
     if (dir != NULL)
         closedir(dir);
@@ -240,14 +216,14 @@ static int count_fds(void)
 }
 
 /* Memory of files that come from a communicator: shared segments, windows, rings of the kernel. */
-static int count_maps(void)
+static int count_maps(bool has_ports)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
     char line[512];
     int count = 0;
 
     while (maps != NULL && fgets(line, sizeof(line), maps) != NULL)
-        count += !is_page(line) &&
+        count += !is_page(line) && !(has_ports && is_eals(line)) &&
                  (strstr(line, "memfd:") != NULL || strstr(line, "anon_inode") != NULL ||
                   strstr(line, "/dev/shm") != NULL);
     if (maps != NULL)
@@ -312,15 +288,22 @@ static void finish_round(struct rank *r, int started)
     }
 }
 
+static void note_stall(struct rank *r, uint64_t took_ns)
+{
+    if (atomic_load(&r->run->fired_ns) != 0 && took_ns > r->report->stall_ns)
+        r->report->stall_ns = took_ns;
+}
+
 /* Returns false when the communicator was destroyed on purpose. */
 static bool run_rounds(struct rank *r)
 {
     struct fault_run *run = r->run;
-    bool unharmed = run->kind == FAULT_GARBAGE || run->kind == FAULT_SLOW;
+    bool unharmed = fault_harms_nobody(run);
     uint64_t end = now_ns() + GIVE_UP_NS;
 
     while (r->report->code == 0) {
         int want = 1 + (int)sl_rng_below(&r->draw, INFLIGHT), started = 0;
+        uint64_t began = now_ns();
 
         for (; started < want && r->report->code == 0; started++) {
             int err = start(r, &r->call[started]);
@@ -336,8 +319,9 @@ static bool run_rounds(struct rank *r)
         }
         finish_round(r, started);
         r->report->rounds++;
+        note_stall(r, now_ns() - began);
         atomic_store(&r->report->running, 1);
-        if (unharmed && r->report->rounds == UNHARMED_ROUNDS)
+        if (unharmed && r->report->rounds == atomic_load(&run->last_round))
             break;
         if (now_ns() > end) {
             complain(r, "nothing happened to this rank", NULL);
@@ -353,8 +337,10 @@ static void set_environment(const struct fault_run *run, int rank)
 {
     char text[64];
 
-    setenv("SLUICE_TRANSPORT", strcmp(run->transport, "shm") == 0 ? "shm" : "tcp", 1);
-    setenv("SLUICE_TCP_ENGINE", strcmp(run->transport, "shm") == 0 ? "auto" : run->transport, 1);
+    setenv("SLUICE_TRANSPORT", run->transport->transport, 1);
+    setenv("SLUICE_TCP_ENGINE", run->transport->engine, 1);
+    if (fault_has_ports(run))
+        fault_ports(run, rank);
     setenv("SLUICE_LAUNCHER", "none", 1);
     setenv("SLUICE_TUNE", "off", 1);
     setenv("SLUICE_LOG", "error", 1);
@@ -375,7 +361,8 @@ static void set_environment(const struct fault_run *run, int rank)
 _Noreturn void rank_main(struct fault_run *run, int rank)
 {
     struct rank r = {.run = run, .report = &run->report[rank], .me = rank, .size = run->ranks};
-    bool hurts = run->victim == rank && (run->kind == FAULT_ABORT || run->kind == FAULT_RESET);
+    bool hurts = run->victim == rank && (run->kind == FAULT_ABORT || run->kind == FAULT_RESET ||
+                                         run->kind == FAULT_LINK || run->kind == FAULT_GONE);
     pthread_t thread;
 
     if (run->kind == FAULT_HALF && run->victim == rank && seteuid(CUT_UID) != 0)
@@ -388,7 +375,9 @@ _Noreturn void rank_main(struct fault_run *run, int rank)
         if (r.call[i].in == NULL || r.call[i].out == NULL)
             abort();
     }
-    int fds = count_fds(), maps = count_maps(), err = sluice_comm_from_env(&r.comm);
+    bool has_ports = fault_has_ports(run);
+    int fds = count_fds(has_ports), maps = count_maps(has_ports),
+        err = sluice_comm_from_env(&r.comm);
 
     if (err != 0) {
         note_error(&r, err);
@@ -404,9 +393,9 @@ _Noreturn void rank_main(struct fault_run *run, int rank)
         pthread_join(thread, NULL);
     }
     leave(&r, destroyed);
-    if (count_fds() != fds)
+    if (count_fds(has_ports) != fds)
         complain(&r, "descriptors were left open", NULL);
-    if (count_maps() != maps)
+    if (count_maps(has_ports) != maps)
         complain(&r, "shared memory was left mapped", NULL);
     _exit(r.report->complaint[0] != '\0');
 }
