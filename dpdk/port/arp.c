@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers who asks for the port's MAC, and asks for those of neighbours: a gateway's, or a peer's
- * that did not tell its own. */
+/*
+ * Answers who asks for the port's MAC, and asks for those of neighbours: a gateway's, or a peer's
+ * that did not tell its own. Peers within a subnet tell theirs over the sideband, and what ARP says
+ * of them is not heard.
+ *
+ * ARP is believed by everybody and signed by nobody. So only the first answer after a question
+ * counts: who was not asked changes nothing, whatever he sends. A neighbour that is known is asked
+ * again once in a while, when a path is made, as a gateway may have been replaced.
+ */
 #include "core/clock.h"
 #include "core/err.h"
 #include "dpdk/port/inside.h"
@@ -15,6 +22,8 @@
 #include <rte_mbuf.h>
 
 #define ASK_AGAIN_MS 200
+#define ANSWER_MS 1000 /* as long a question is open */
+#define KNOWN_MS 30000 /* then it is asked again, and what is known serves until it answers */
 
 struct frame {
     struct rte_ether_hdr ether;
@@ -71,6 +80,12 @@ static struct sl_dpdk_neighbour *find(struct sl_dpdk_port *port, const uint8_t i
     return NULL;
 }
 
+static bool is_asked(const struct sl_dpdk_neighbour *neighbour)
+{
+    return neighbour->is_open &&
+           sl_now(&sl_clock_monotonic) - neighbour->asked_ns < ANSWER_MS * SL_NS_PER_MS;
+}
+
 /* Only those that were asked for are kept: a stranger fills no table. */
 static void learn(struct sl_dpdk_port *port, const struct rte_arp_ipv4 *data)
 {
@@ -80,9 +95,10 @@ static void learn(struct sl_dpdk_port *port, const struct rte_arp_ipv4 *data)
     memcpy(ip, &data->arp_sip, 4);
     pthread_mutex_lock(&port->neighbours_lock);
     neighbour = find(port, ip);
-    if (neighbour != NULL && ip[0] != 0 && !(data->arp_sha.addr_bytes[0] & 1)) {
+    if (neighbour != NULL && is_asked(neighbour) && !(data->arp_sha.addr_bytes[0] & 1)) {
         memcpy(neighbour->mac, data->arp_sha.addr_bytes, 6);
         neighbour->is_known = true;
+        neighbour->is_open = false;
     }
     pthread_mutex_unlock(&port->neighbours_lock);
 }
@@ -126,10 +142,12 @@ int sl_dpdk_arp_find(struct sl_dpdk_port *port, const uint8_t ip[4], uint8_t mac
     }
     is_known = neighbour->is_known;
     memcpy(mac, neighbour->mac, 6);
-    asks = !is_known &&
-           (neighbour->asked_ns == 0 || now_ns - neighbour->asked_ns > ASK_AGAIN_MS * SL_NS_PER_MS);
-    if (asks)
+    asks = neighbour->asked_ns == 0 ||
+           now_ns - neighbour->asked_ns > (is_known ? KNOWN_MS : ASK_AGAIN_MS) * SL_NS_PER_MS;
+    if (asks) {
         neighbour->asked_ns = now_ns;
+        neighbour->is_open = true;
+    }
     pthread_mutex_unlock(&port->neighbours_lock);
     if (asks)
         send_arp(port, RTE_ARP_OP_REQUEST, nobody, ip);

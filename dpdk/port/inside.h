@@ -36,6 +36,7 @@ struct sl_dpdk_inject;
 struct sl_dpdk_neighbour {
     uint8_t ip[4], mac[6];
     bool is_known;
+    bool is_open;      /* it was asked, and has not answered yet */
     uint64_t asked_ns; /* last */
 };
 
