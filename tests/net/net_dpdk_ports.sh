@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ports that fail under jobs over the DPDK transport, each element checked: interfaces that are taken down and come back,
 # or do not (as root), and a lossy wire of memif.
-# usage: net_dpdk_ports.sh BUILD [WIRE]...    memif, af_packet (both: default), af_xdp; kinds: as memif, fault by fault
+# usage: net_dpdk_ports.sh BUILD [WIRE]...    memif, af_packet (both: default), af_xdp; kinds: as memif, fault by fault; many: 64 ranks
 set -uo pipefail
 build=$1
 shift
@@ -90,6 +90,13 @@ lossy() {
         "$build/tools/bench/sluice-bench" -C "${2:-allreduce,alltoall}" -b 8 -e 256K -f 32 -i 3 -c 2
 }
 
+# many: more ranks than processors by far, through two switches and one between them.
+many() {
+    unset SLUICE_SIZE SLUICE_ROOT SLUICE_INTERFACE SLUICE_JOB
+    timeout 200 "$here/../../testing/dpdk/ranks.sh" --wire switch "$build" 64 "$build/tools/bench/sluice-bench" -b 8 -e 32K -f 64 -i 3 -c 1 \
+        -T 60
+}
+
 # shellcheck disable=SC2054 # they are the injector's commas
 declare -A faults=([loss]=loss=0.02 [dup]=dup=0.02 [reorder]=reorder=0.05 [corrupt]=corrupt=0.02 [delay]=delay=0.02,delay_us=500)
 all=$(IFS=,; echo "${faults[*]}")
@@ -97,6 +104,11 @@ for wire in "${wires[@]}"; do
     case $wire in
     memif)
         tap_case all_faults_of_packets_at_once_change_no_element lossy "$all"
+        ;;
+    many)
+        for run in 1 2 3; do
+            tap_case "64_ranks_end_well_${run}" many
+        done
         ;;
     kinds) # one by one, with every collective
         for kind in loss dup reorder corrupt delay; do
