@@ -188,6 +188,7 @@ struct sl_nccl_send_side {
     bool taken[SL_NCCL_GROUP_MAX];
     unsigned given;       /* slots that went to the queue */
     uint64_t message;     /* number of the next one */
+    unsigned under_way;   /* sends that the transport is not through with */
     struct sl_node queue; /* to be posted, in order */
     struct sl_node free;
     struct sl_nccl_send sends[SL_NCCL_SENDS];
@@ -207,7 +208,8 @@ struct sl_nccl_comm {
     struct sl_node link;    /* engine->comms */
     struct sl_node waiting; /* engine->backlog */
     bool is_waiting, is_send;
-    uint64_t looks; /* as sl_nccl_req's: of an isend that found no announcement */
+    uint64_t looks;                   /* as sl_nccl_req's: of an isend that found no announcement */
+    uint64_t closed_ns, closed_looks; /* when it was first seen closed by the peer; 0: not yet */
     struct sl_nccl_engine *engine;
     /* While it comes about: */
     const struct sl_nccl_ctx *ctx;

@@ -239,6 +239,7 @@ static bool open_group(struct sl_nccl_comm *comm)
 static void end_send(struct sl_nccl_send *send)
 {
     send->base.left = 0;
+    send->base.comm->send.under_way--;
     if (send->mr != NULL)
         send->mr->uses--;
     send->mr = NULL;
@@ -334,6 +335,7 @@ static void fill_send(struct sl_nccl_comm *comm, struct sl_nccl_send *send, unsi
     mr = covering(mr, data, len);
     send->buf.mr = mr != NULL ? mr->mr : NULL;
     send->base.left = 1;
+    side->under_way++;
     side->slots[slot] = send;
     side->taken[slot] = true;
 }

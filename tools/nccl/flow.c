@@ -11,6 +11,10 @@
 
 #define WORDS_MAX (2 * SL_NCCL_ASKS_MAX)
 
+/* Time and polls in which a transport hears that the peer had all of a channel that it closed. */
+#define CLOSED_NS SL_NS_PER_S
+#define CLOSED_LOOKS 16
+
 struct said {
     struct sl_node link; /* flow->words */
     uint8_t bytes[SL_NCCL_WORD_BYTES];
@@ -366,6 +370,25 @@ void sl_nccl_flow_hear(struct sl_nccl_flow *flow, const void *bytes, size_t len)
 
 /* ---- from time to time ---- */
 
+/* The peer has closed it, and nothing comes of it any more. A receiver that has all closes at once:
+ * its word may be here before the news that our last messages arrived. So sends that are under way
+ * have some time to end well; what the peer never took would not end otherwise. */
+static bool is_closed(struct sl_nccl_comm *comm)
+{
+    struct sl_nccl_engine *engine = comm->engine;
+
+    if (!comm->ep->iface->ops->channel_starves(comm->ep, comm->channel))
+        return false;
+    if (!comm->is_send || comm->send.under_way == 0)
+        return true;
+    if (comm->closed_ns == 0) {
+        comm->closed_ns = sl_nccl_now(engine);
+        comm->closed_looks = engine->looks;
+    }
+    return engine->looks - comm->closed_looks >= CLOSED_LOOKS &&
+           sl_nccl_now(engine) - comm->closed_ns >= CLOSED_NS;
+}
+
 static void tidy(struct sl_nccl_flow *flow)
 {
     sl_list_foreach(&flow->comms, node)
@@ -373,7 +396,7 @@ static void tidy(struct sl_nccl_flow *flow)
         struct sl_nccl_comm *comm = sl_container_of(node, struct sl_nccl_comm, on_flow);
 
         if (comm->ep != NULL && comm->lost == 0 && sl_nccl_flow_has_channels(flow) &&
-            comm->ep->iface->ops->channel_starves(comm->ep, comm->channel))
+            is_closed(comm))
             sl_nccl_comm_lose(comm, -ECONNRESET, "the peer has closed it");
     }
     if (!is_needed(flow)) {
