@@ -268,8 +268,9 @@ static void ping(struct end *end, const struct raw_task *task, struct raw_result
 }
 
 /* memif: a client asks again until the server's port is there; then both see the link. Not at once:
- * DPDK 22.11 ends a server whose client went before it was accepted. */
-static int wait_for_link(const struct end *end)
+ * DPDK 22.11 ends a server whose client went before it was accepted. A server that was started
+ * again would end the connection that has just been made. */
+static int wait_for_link(const struct end *end, bool asks)
 {
     struct rte_eth_link link = {0};
     uint64_t start = now(), asked = start;
@@ -281,7 +282,7 @@ static int wait_for_link(const struct end *end)
         if (is_told_more(end))
             return sl_fail(-ECANCELED, "%s: the other end did not start", end->wire->name);
         usleep(1000);
-        if (now() - asked > RETRY_NS) {
+        if (asks && now() - asked > RETRY_NS) {
             rte_eth_dev_stop(0);
             rte_eth_dev_start(0);
             asked = now();
@@ -319,7 +320,7 @@ static int open_end(struct end *end, const char *device, const char *net)
     memset(end->user, 1, USER_BYTES);
     end->shared.free_cb = keep;
     rte_mbuf_ext_refcnt_set(&end->shared, 1);
-    rc = wait_for_link(end);
+    rc = wait_for_link(end, strstr(device, "role=client") != NULL);
     struct rte_ether_addr mac;
     if (rc == 0 && rte_eth_macaddr_get(0, &mac) == 0)
         memcpy(end->mac, mac.addr_bytes, 6);
