@@ -219,8 +219,18 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The frame of that number: what comes late is not taken for the answer to a later one. */
+static bool is_back(const struct rte_mbuf *frame, unsigned len, uint32_t number)
+{
+    uint32_t theirs;
+    if (!is_ours(frame, len))
+        return false;
+    memcpy(&theirs, rte_pktmbuf_mtod_offset(frame, const uint8_t *, HEAD), sizeof(theirs));
+    return theirs == number;
+}
+
 /* One frame there and back. False: lost. */
-static bool ping_once(struct end *end, const struct raw_task *task)
+static bool ping_once(struct end *end, const struct raw_task *task, uint32_t number)
 {
     struct rte_mbuf *frame = rte_pktmbuf_alloc(end->pool), *burst[BURST];
     if (!frame)
@@ -228,6 +238,7 @@ static bool ping_once(struct end *end, const struct raw_task *task)
     uint8_t *bytes = rte_pktmbuf_mtod(frame, uint8_t *);
     memset(bytes, 0, task->frame);
     write_head(bytes, end, task->peer, task->frame);
+    memcpy(bytes + HEAD, &number, sizeof(number));
     frame->data_len = (uint16_t)task->frame;
     frame->pkt_len = task->frame;
     if (rte_eth_tx_burst(0, 0, &frame, 1) != 1) {
@@ -239,7 +250,7 @@ static bool ping_once(struct end *end, const struct raw_task *task)
         unsigned count = poll_port(burst, BURST, &empty);
         bool good = false;
         for (unsigned i = 0; i < count; i++)
-            good |= is_ours(burst[i], task->frame);
+            good |= is_back(burst[i], task->frame, number);
         rte_pktmbuf_free_bulk(burst, count);
         if (good)
             return true;
@@ -247,14 +258,25 @@ static bool ping_once(struct end *end, const struct raw_task *task)
     return false;
 }
 
+/* Until each buffer of the rings was used once: the first time the kernel finds a page for it. */
+static uint32_t warm_up(struct end *end, const struct raw_task *task)
+{
+    uint64_t start = now();
+    uint32_t number = 0;
+    while (number < 2 * RING && now() - start < FIRST_NS)
+        ping_once(end, task, number++);
+    return number;
+}
+
 /* At least one, as other processes may have the cores at first, and as switches learn by it. */
 static void ping(struct end *end, const struct raw_task *task, struct raw_result *result)
 {
+    uint32_t number = warm_up(end, task);
     uint64_t start = now();
     unsigned count = 0;
     while (count < PINGS && now() - start < (count ? task->ns : task->ns + FIRST_NS)) {
         uint64_t sent = now();
-        if (ping_once(end, task))
+        if (ping_once(end, task, number++))
             end->times[count++] = now() - sent;
         else
             result->lost++;
