@@ -19,6 +19,7 @@
 #define SL_DP_REORDER_LEAST 3u /* packets that pass another one before it counts as lost */
 #define SL_DP_REORDER_MOST 64u
 #define SL_DP_NEVER UINT64_MAX
+#define SL_DP_TURN_NS UINT64_C(50000) /* to a reply; a quarter of what a sender probes after */
 
 /* Sequence numbers and stamps wrap. */
 static inline int32_t sl_dp_after(uint32_t a, uint32_t b)
@@ -158,7 +159,11 @@ struct sl_dp_flow {
     uint32_t rx_len;        /* and what came of it in order */
     uint8_t rx_flags;
     bool rx_within;    /* it has begun */
+    bool rx_waits;     /* the next run does not answer yet (receive.c) */
+    bool rx_waited;    /* and did not */
+    bool takes_turns;  /* the owner has replied to a frame that came alone, within SL_DP_TURN_NS */
     uint16_t rx_dirty; /* routes of the peer that are owed an answer */
+    uint64_t alone_ns; /* when a frame came alone last */
     struct sl_dp_rx_route rx_route[SL_DP_ROUTES_MAX];
 
     struct sl_dp_flow_stats stats;
@@ -270,6 +275,12 @@ void sl_dp_retire(struct sl_dp_flow *flow);
 /* receive.c */
 /* Answers the routes that are owed it. -EAGAIN: not all. */
 int sl_dp_answer(struct sl_dp_flow *flow);
+/* The owner has posted: if that is the reply to a frame, the next answers wait for replies. */
+static inline void sl_dp_note_turn(struct sl_dp_flow *flow)
+{
+    if (!flow->takes_turns && flow->alone_ns != 0)
+        flow->takes_turns = flow->engine->now_ns - flow->alone_ns < SL_DP_TURN_NS;
+}
 
 /* recover.c */
 void sl_dp_acknowledged(struct sl_dp_flow *flow, const struct sl_dp_head *head, const void *payload,

@@ -3,6 +3,10 @@
  * From packets to messages: each goes straight to its place, in whatever order they come. What came
  * before its turn is a bit and a record; the rest follows when what was missing is there. Answers
  * go out once per run for each route by which something came.
+ *
+ * But an answer would leave just before the reply of a program that takes turns with its peer, and
+ * delay it at both ends. So where a frame came alone, and the owner has replied to such frames
+ * within SL_DP_TURN_NS, its answer waits for one more run, behind the reply. Nothing else waits.
  */
 #include "dpdk/proto/inside.h"
 
@@ -102,6 +106,7 @@ static void note_route(struct sl_dp_flow *flow, const struct sl_dp_head *head, b
     struct sl_dp_rx_route *route = &flow->rx_route[head->route];
     bool is_newer = !route->is_known || (int16_t)(head->stamp - route->stamp) > 0;
 
+    flow->rx_waits = false;
     flow->rx_dirty |= (uint16_t)(1u << head->route);
     route->pending++;
     sl_dp_ready(flow);
@@ -182,6 +187,15 @@ static int answer_route(struct sl_dp_flow *flow, unsigned idx)
 
 int sl_dp_answer(struct sl_dp_flow *flow)
 {
+    if (flow->rx_waits) {
+        flow->rx_waits = false;
+        flow->rx_waited = true;
+        sl_dp_ready(flow);
+        return 0;
+    }
+    if (flow->rx_waited && flow->engine->now_ns - flow->alone_ns > SL_DP_TURN_NS)
+        flow->takes_turns = false; /* it computes between the runs */
+    flow->rx_waited = false;
     for (unsigned left = flow->rx_dirty; left != 0; left &= left - 1) {
         int status = answer_route(flow, (unsigned)__builtin_ctz(left));
 
@@ -215,6 +229,16 @@ static bool record(struct sl_dp_flow *flow, const struct packet *packet)
     if (sl_dp_after(head->seq + 1, flow->seen) > 0)
         flow->seen = head->seq + 1;
     return true;
+}
+
+/* The only packet since the last answer, the whole of a frame, for the first time, and nothing is
+ * missing: nobody is in need of the answer. */
+static bool is_alone(const struct sl_dp_flow *flow, const struct sl_dp_head *head)
+{
+    const uint8_t told = SL_DP_FLAG_LAST | SL_DP_FLAG_WRITE | SL_DP_FLAG_AGAIN;
+
+    return (head->flags & told) == SL_DP_FLAG_LAST && flow->rx_dirty == 0 && !flow->rx_within &&
+           head->seq == flow->due && head->part == 0 && sl_dp_after(flow->seen, flow->due) <= 0;
 }
 
 enum verdict { WANTED, CAME_BEFORE, NO_MEMORY, BAD };
@@ -281,6 +305,23 @@ static void take(struct sl_dp_flow *flow, const struct packet *packet)
     catch_up(flow);
 }
 
+/* False: there is no place for it. */
+static bool receive_wanted(struct sl_dp_flow *flow, const struct packet *packet, bool is_marked)
+{
+    bool alone = is_alone(flow, &packet->head);
+
+    sl_dp_heard(flow);
+    if (!place(flow, packet))
+        return false;
+    note_route(flow, &packet->head, is_marked, true);
+    if (alone) {
+        flow->alone_ns = flow->engine->now_ns;
+        flow->rx_waits = flow->takes_turns;
+    }
+    take(flow, packet);
+    return true;
+}
+
 static void receive_data(struct sl_dp_flow *flow, const struct packet *packet, bool is_marked)
 {
     const struct sl_dp_head *head = &packet->head;
@@ -304,11 +345,8 @@ static void receive_data(struct sl_dp_flow *flow, const struct packet *packet, b
         note_route(flow, head, is_marked, true);
         break;
     case WANTED:
-        sl_dp_heard(flow);
-        if (!place(flow, packet))
+        if (!receive_wanted(flow, packet, is_marked))
             return;
-        note_route(flow, head, is_marked, true);
-        take(flow, packet);
     }
     /* If the port is full the next run answers. */
     if (!flow->has_failed && ((head->flags & SL_DP_FLAG_NOW) != 0 ||

@@ -213,6 +213,7 @@ void sl_dp_flow_post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint3
         flow->silent_ns = flow->engine->now_ns;
         sl_dp_wake(flow, flow->silent_ns + flow->engine->settings.dead_ns);
     }
+    sl_dp_note_turn(flow);
     flow->posted++;
     if (len > flow->mtu.payload && flow->mtu.at_ns <= flow->engine->now_ns)
         sl_dp_wake(flow, flow->engine->now_ns);

@@ -369,6 +369,93 @@ static void marks_are_counted_and_echoed(void **state)
     hand_stop(&hand);
 }
 
+/* ---- answers that wait for a reply ---- */
+
+#define FRAME SL_DP_FLAG_LAST
+
+/* One that comes; the next run is at once. Answers of that run. */
+static unsigned answers_to(uint32_t seq, uint8_t flags)
+{
+    unsigned from = hand.count;
+
+    hand_data(&hand, head_of(seq, flags), 1, 100);
+    hand_run(&hand, 0);
+    return hand_count(&hand, SL_DP_ACK, from);
+}
+
+/* The owner has replied at once to frame 0: it takes turns with its peer. */
+static void start_with_turns(void)
+{
+    hand_start(&hand, &hand_ends);
+    assert_int_equal(answers_to(0, FRAME), 1);
+    hand_run(&hand, SL_DP_TURN_NS - 1);
+    hand_post(&hand, 0, 100);
+}
+
+static unsigned answers_of_a_run(uint64_t ns)
+{
+    unsigned from = hand.count;
+
+    hand_run(&hand, ns);
+    return hand_count(&hand, SL_DP_ACK, from);
+}
+
+static void the_answer_to_a_frame_alone_waits_one_run_for_the_reply(void **state)
+{
+    start_with_turns();
+    for (uint32_t seq = 1; seq < 4; seq++) {
+        assert_int_equal(answers_to(seq, FRAME), 0);
+        assert_int_equal(sl_dp_engine_next(&hand.engine), hand.engine.now_ns); /* at once */
+        hand_post(&hand, seq << 16, 100);
+        assert_int_equal(answers_of_a_run(700), 1);
+        assert_int_equal(hand_last(&hand, SL_DP_ACK, 0)->head.seq, seq + 1);
+        assert_int_equal(hand_last(&hand, SL_DP_ACK, 0)->head.offset, 700); /* kept */
+        assert_int_equal(answers_of_a_run(700), 0);
+    }
+    hand_stop(&hand);
+}
+
+static void no_answer_waits_for_a_second_packet_or_a_write(void **state)
+{
+    struct sl_dp_head part = head_of(2, FRAME);
+
+    start_with_turns();
+    assert_int_equal(answers_to(1, LAST), 1); /* a write */
+    part.part = 1 << 4;
+    hand_data(&hand, part, 1, 100); /* the rest of it does not come */
+    assert_int_equal(answers_of_a_run(0), 1);
+    assert_int_equal(answers_to(2, FRAME), 0);
+    assert_int_equal(answers_to(3, FRAME), 1); /* comes while that of 2 waits */
+    hand_data(&hand, head_of(4, FRAME), 1, 100);
+    hand_data(&hand, head_of(5, FRAME), 1, 100);
+    assert_int_equal(answers_of_a_run(0), 1);  /* two in a run */
+    assert_int_equal(answers_to(7, FRAME), 1); /* 6 is missing */
+    assert_int_equal(answers_to(6, FRAME), 1); /* and came late */
+    assert_int_equal(answers_to(8, FRAME | SL_DP_FLAG_AGAIN), 1);
+    assert_int_equal(answers_to(9, FRAME | SL_DP_FLAG_NOW), 1);
+    assert_int_equal(answers_to(10, FRAME), 0);
+    assert_int_equal(answers_to(10, FRAME), 1); /* the peer repeats it */
+    assert_int_equal(answers_to(11, 0), 1);     /* more of the frame follows */
+    assert_int_equal(answers_to(12, FRAME), 1); /* and this is it */
+    hand_stop(&hand);
+}
+
+static void no_answer_waits_where_the_owner_computes(void **state)
+{
+    start_with_turns();
+    hand_run(&hand, 2 * SL_DP_TURN_NS);
+    assert_int_equal(answers_to(1, LAST), 1); /* which says nothing about replies */
+    assert_int_equal(answers_to(2, FRAME), 0);
+    assert_int_equal(answers_of_a_run(SL_DP_TURN_NS + 1), 1);
+    assert_int_equal(answers_to(3, FRAME), 1);
+    hand_run(&hand, SL_DP_TURN_NS + 1);
+    hand_post(&hand, 1 << 16, 100); /* that is no reply */
+    assert_int_equal(answers_to(4, FRAME), 1);
+    hand_post(&hand, 2 << 16, 100);
+    assert_int_equal(answers_to(5, FRAME), 0);
+    hand_stop(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,6 +475,9 @@ int main(void)
         cmocka_unit_test(an_answer_that_found_the_port_full_goes_in_the_next_run),
         cmocka_unit_test(a_damaged_payload_or_one_without_the_crc_agreed_on_is_dropped),
         cmocka_unit_test(marks_are_counted_and_echoed),
+        cmocka_unit_test(the_answer_to_a_frame_alone_waits_one_run_for_the_reply),
+        cmocka_unit_test(no_answer_waits_for_a_second_packet_or_a_write),
+        cmocka_unit_test(no_answer_waits_where_the_owner_computes),
     };
 
     return cmocka_run_group_tests_name("dpdk_receive", tests, NULL, NULL);
