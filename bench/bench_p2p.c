@@ -3,10 +3,10 @@
  * A transport between two processes, measured as perftest measures verbs: half the round trip of 8
  * B, and the bandwidth of a stream of messages one way, out of and into registered memory.
  *
- *   usage: bench_p2p [-l] [-w N] TRANSPORT [DEVICES_A DEVICES_B]
+ *   usage: bench_p2p [-l] [-w N] [-n NETNS_A,NETNS_B] TRANSPORT [DEVICES_A DEVICES_B]
  *   -l: latency alone. -w N: so many messages in flight, each in memory of its own as a program's
- *   are. DEVICES_x is SLUICE_VERBS_DEVICES of either process, for dpdk SLUICE_DPDK_PORTS; all other
- *   SLUICE_* apply.
+ *   are. -n: files of the ends' network namespaces, such as /run/netns/a. DEVICES_x is
+ *   SLUICE_VERBS_DEVICES of either process, for dpdk SLUICE_DPDK_PORTS; all other SLUICE_* apply.
  */
 #include "core/clock.h"
 #include "core/config.h"
@@ -17,6 +17,7 @@
 #include "lib/start.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -71,6 +72,24 @@ static void swap(struct side *s, const void *out, void *in, size_t len)
         sched_yield();
     }
     recv(s->meet, in, len, MSG_WAITALL);
+}
+
+/* Each end in a network namespace of its own: files "A,B". */
+static void enter_net(const char *nets, bool first)
+{
+    char file[2][128];
+    int fd;
+
+    if (sscanf(nets, "%127[^,],%127[^,]", file[0], file[1]) != 2) {
+        fprintf(stderr, "bench_p2p: -n takes two files, with a comma between\n");
+        _exit(2);
+    }
+    fd = open(file[!first], O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) {
+        fprintf(stderr, "bench_p2p: the network namespace %s: %s\n", file[!first], strerror(errno));
+        _exit(1);
+    }
+    close(fd);
 }
 
 static void open_side(struct side *s, const char *transport, const char *devices)
@@ -212,26 +231,43 @@ static void stream(struct side *s, size_t len)
                mbs[0], mbs[STREAM_ROUNDS - 1]);
 }
 
+struct options {
+    bool latency_only;
+    const char *nets; /* NULL: both ends in this process's */
+};
+
+/* The first word after the options; a window of 0: they make no sense. */
+static int read_options(int argc, char **argv, struct side *s, struct options *out)
+{
+    int option;
+
+    while ((option = getopt(argc, argv, "+lw:n:")) > 0) {
+        switch (option) {
+        case 'l': out->latency_only = true; break;
+        case 'w':
+            s->window = (unsigned)atoi(optarg);
+            s->apart = LARGEST;
+            break;
+        case 'n': out->nets = optarg; break;
+        default: s->window = 0;
+        }
+    }
+    return optind;
+}
+
 int main(int argc, char **argv)
 {
     struct side s = {.window = WINDOW};
-    bool latency_only = false;
-    int ends[2];
+    struct options options = {0};
+    int ends[2], words = read_options(argc, argv, &s, &options);
     pid_t child;
 
-    if (argc > 2 && strcmp(argv[1], "-l") == 0) {
-        latency_only = true;
-        argv++;
-        argc--;
-    }
-    if (argc > 3 && strcmp(argv[1], "-w") == 0) {
-        s.window = (unsigned)atoi(argv[2]);
-        s.apart = LARGEST;
-        argv += 2;
-        argc -= 2;
-    }
-    if ((argc != 2 && argc != 4) || s.window < 2 || s.window > WINDOW) {
-        fprintf(stderr, "usage: bench_p2p [-l] [-w 2..%d] TRANSPORT [DEVICES_A DEVICES_B]\n",
+    argc -= words;
+    argv += words;
+    if ((argc != 1 && argc != 3) || s.window < 2 || s.window > WINDOW) {
+        fprintf(stderr,
+                "usage: bench_p2p [-l] [-w 2..%d] [-n NETNS_A,NETNS_B] TRANSPORT [DEVICES_A "
+                "DEVICES_B]\n",
                 WINDOW);
         return 2;
     }
@@ -242,9 +278,11 @@ int main(int argc, char **argv)
     s.meet = ends[s.first];
     close(ends[!s.first]);
     sl_host_bind(s.first ? 0 : 1, 2);
-    open_side(&s, argv[1], argc == 4 ? argv[s.first ? 2 : 3] : NULL);
+    if (options.nets != NULL)
+        enter_net(options.nets, s.first);
+    open_side(&s, argv[0], argc == 3 ? argv[s.first ? 1 : 2] : NULL);
     ping(&s, 8);
-    if (!latency_only) {
+    if (!options.latency_only) {
         stream(&s, 64 << 10);
         stream(&s, 1 << 20);
     }

@@ -2,18 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # The figures of docs/perf/dpdk.md: raw frames, the DPDK transport and the kernel's TCP, each once a round, in turn, so that
 # the machine's moods befall all alike. Medians and least to greatest; as root also over veth, by af_packet, af_xdp and TCP.
-# usage: bench/dpdk.sh [--rounds N] [--ms N] [--largest SIZE] [--out DIR] [BUILD]     5 rounds, 200 ms, 16M, BUILD/dpdk-bench
+# usage: bench/dpdk.sh [--rounds N] [--ms N] [--largest SIZE] [--only PART] [--out DIR] [BUILD]     5 rounds, 200 ms, 16M, BUILD/dpdk-bench
+#   --only         memif, veth or allreduce
 #   DIR/rows.jsonl   every figure of every round        DIR/table.txt, DIR/table.json   what is printed
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=testing/dpdk/veth.sh
 . "$here/../testing/dpdk/veth.sh"
-rounds=5 ms=200 largest=16M out=''
+rounds=5 ms=200 largest=16M only='' out=''
 while [[ ${1:-} == --* && $# -gt 1 ]]; do
     case $1 in
     --rounds) rounds=$2 ;;
     --ms) ms=$2 ;;
     --largest) largest=$2 ;;
+    --only) only=$2 ;;
     --out) out=$2 ;;
     *) echo "dpdk.sh: no option $1" >&2; exit 2 ;;
     esac
@@ -36,11 +38,11 @@ step() {
     timeout 120 "$@" >"$dir/$name" 2>>"$out/log" || { echo "round $round: $name failed with $? (see $out/log)" >&2; return 1; }
 }
 raw_frames() { step raw "$raw" --rounds 1 --ms "$ms" --json "$dir/raw.json" "$@" && cat "$dir/raw.json" >>"$out/rows.jsonl"; }
-# one_connection WIRE PORT_A PORT_B [COMMAND...]: bench_p2p's lines as rows.
+# one_connection WIRE PORT_A PORT_B [OPTIONS...]: bench_p2p's lines as rows. 32 MiB at each end, as raw frames with user copies have.
 one_connection() {
     local wire=$1 a=$2 b=$3
     shift 3
-    step p2p "$@" "$p2p" dpdk "$a" "$b" && awk -v wire="$wire" '
+    step p2p "$p2p" -w 32 "$@" dpdk "$a" "$b" && awk -v wire="$wire" '
         $1 == "latency" { printf "{\"what\": \"rtt8\", \"wire\": \"%s\", \"p50_us\": %.3f}\n", wire, 2 * $4 }
         $1 == "stream" { printf "{\"what\": \"stream\", \"wire\": \"%s\", \"bytes\": %d, \"gbit\": %.3f}\n", wire, $2, $4 * 8 / 1000 }
     ' "$dir/p2p" >>"$out/rows.jsonl"
@@ -52,38 +54,39 @@ collective() {
 }
 memif() { echo "net_memif0,role=$1,id=0,socket=$dir/p2p.sock@segment=p2p"; }
 
-# Both ends of a pair may lie in one namespace: no port of DPDK minds.
+# Each end in a namespace of its own: two ports of af_packet in one would have the same fanout group.
 with_root=false
 if veth_hosts 2 9000; then
     with_root=true
-    net=/proc/${veth_pids[0]}/ns/net
-    for pair in "p 9000" "x 3498"; do
-        read -r name mtu <<<"$pair"
-        veth_link 0 "${name}0" 0 "${name}1" "$mtu" || exit 1
-    done
+    nets=(/proc/"${veth_pids[0]}"/ns/net /proc/"${veth_pids[1]}"/ns/net)
+    veth_link 0 xdp0 1 xdp0 3498 || exit 1
 else
     echo "not over veth: $veth_why" >&2
 fi
+# over_veth DRIVER INTERFACE [ARGUMENTS]
+over_veth() {
+    local port=net_$1"0,iface=$2${3:-}"
+    raw_frames --veth "${nets[0]}:$2,${nets[1]}:$2" "$1"
+    [[ ! -e $module ]] || SLUICE_INTERFACE=ctl0 one_connection "$1" "$port" "$port" -n "${nets[0]},${nets[1]}"
+}
 [[ -e $module ]] || echo "no transport here yet ($module): raw frames and TCP only" >&2
 
-for ((round = 0; round < rounds; round++)); do
-    raw_frames memif memif-copy memif-extbuf
-    if [[ -e $module ]]; then
-        one_connection memif "$(memif server)" "$(memif client)"
+one_round() {
+    if [[ ${only:-memif} == memif ]]; then
+        raw_frames memif memif-copy memif-extbuf
+        [[ ! -e $module ]] || one_connection memif "$(memif server)" "$(memif client)"
     fi
-    if $with_root; then
-        raw_frames --veth "$net:p0,$net:p1" af_packet
-        raw_frames --veth "$net:x0,$net:x1" af_xdp
-        if [[ -e $module ]]; then
-            one_connection af_packet net_af_packet0,iface=p0 \
-                net_af_packet0,iface=p1 nsenter --target "${veth_pids[0]}" --net --
-            one_connection af_xdp net_af_xdp0,iface=x0,busy_budget=0 net_af_xdp0,iface=x1,busy_budget=0 \
-                nsenter --target "${veth_pids[0]}" --net --
-        fi
+    if $with_root && [[ ${only:-veth} == veth ]]; then
+        over_veth af_packet data0
+        over_veth af_xdp xdp0 ,busy_budget=0
     fi
+    [[ ${only:-allreduce} == allreduce ]] || return 0
     for n in 2 4; do
         [[ ! -e $module ]] || collective mesh "$n"
         ! $with_root || collective tcp "$n"
     done
+}
+for ((round = 0; round < rounds; round++)); do
+    one_round
 done
 python3 "$here/dpdk_table.py" --json "$out/table.json" "$out/rows.jsonl" | tee "$out/table.txt"
