@@ -110,6 +110,23 @@ static void mark_by_phantom(struct sl_fabric_port *port, struct sl_fabric_frame 
         port->counts.marked++;
 }
 
+static void count_wait(struct sl_fabric_counts *counts, uint32_t len, uint64_t ns)
+{
+    if (len > SL_FABRIC_SHORT)
+        return;
+    counts->short_frames++;
+    counts->short_wait_sum += ns;
+    if (ns > counts->short_wait_most)
+        counts->short_wait_most = ns;
+}
+
+static void count_behind(struct sl_fabric_counts *counts, uint64_t ns)
+{
+    counts->behind_sum += ns;
+    if (ns > counts->behind_most)
+        counts->behind_most = ns;
+}
+
 static void enqueue(struct sl_fabric *fabric, struct sl_fabric_frame *frame, uint64_t now_ns)
 {
     struct sl_fabric_port *port = &fabric->ports[frame->out];
@@ -129,6 +146,7 @@ static void enqueue(struct sl_fabric *fabric, struct sl_fabric_frame *frame, uin
         frame->due_ns = start + (uint64_t)((double)frame->len * 8e9 / (double)port->rate);
         port->free_ns = frame->due_ns;
     }
+    count_wait(&port->counts, frame->len, frame->due_ns - now_ns);
     port->queue[port->tail++ % SL_FABRIC_QUEUE] = *frame;
 }
 
@@ -140,10 +158,12 @@ static unsigned serve(struct sl_fabric *fabric, unsigned number, uint64_t now_ns
         unsigned at = port->head % SL_FABRIC_QUEUE, count = 0;
         uint32_t lens[BURST];
         uint8_t ins[BURST];
+        uint64_t dues[BURST];
         while (count < BURST && port->head + count != port->tail && at + count < SL_FABRIC_QUEUE &&
                port->queue[at + count].due_ns <= now_ns) {
             lens[count] = port->queue[at + count].len;
             ins[count] = port->queue[at + count].in;
+            dues[count] = port->queue[at + count].due_ns;
             count++;
         }
         unsigned took = count ? fabric->ops->send(fabric->arg, number, &port->queue[at], count) : 0;
@@ -152,6 +172,7 @@ static unsigned serve(struct sl_fabric *fabric, unsigned number, uint64_t now_ns
             port->counts.out_bytes += lens[i];
             port->from[ins[i]] += lens[i];
             port->queued -= lens[i];
+            count_behind(&port->counts, now_ns - dues[i]);
         }
         port->head += took;
         sent += took;

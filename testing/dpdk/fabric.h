@@ -23,6 +23,7 @@
 #define SL_FABRIC_QUEUE 8192 /* frames of one output port; a power of two */
 #define SL_FABRIC_HELD 8192  /* frames that are late */
 #define SL_FABRIC_MACS 1024  /* a power of two */
+#define SL_FABRIC_SHORT 256
 #define SL_FABRIC_ANY (-1)
 
 struct sl_fabric_frame {
@@ -58,6 +59,10 @@ struct sl_fabric_counts {
     uint64_t full;                               /* lost at the end of the queue */
     uint64_t queue_most, queue_sum;              /* bytes that a frame found before it */
     uint64_t phantom_most;
+    /* ns: of frames up to SL_FABRIC_SHORT bytes, what the queue's rate had them wait; of all, how
+     * late after that they left, as this process did not run or the receiver took none. */
+    uint64_t short_frames, short_wait_sum, short_wait_most;
+    uint64_t behind_sum, behind_most;
 };
 
 struct sl_fabric_port {

@@ -320,6 +320,11 @@ static void print_port(const struct sl_fabric *fabric, unsigned number, bool is_
         {"queue_bytes_max", c->queue_most},
         {"queue_bytes_sum", c->queue_sum},
         {"phantom_bytes_max", c->phantom_most},
+        {"short_frames", c->short_frames},
+        {"short_wait_ns_sum", c->short_wait_sum},
+        {"short_wait_ns_max", c->short_wait_most},
+        {"behind_ns_sum", c->behind_sum},
+        {"behind_ns_max", c->behind_most},
     };
     fprintf(out, "%s{\"port\": %u, \"up\": %s", number ? ", " : "", number,
             is_up ? "true" : "false");

@@ -27,7 +27,7 @@
 #define BURST 32
 #define RING 1024
 #define FRAMES 16384
-#define LINKS_NS (100 * SL_NS_PER_MS)
+#define LINKS_NS (5 * SL_NS_PER_MS)
 #define ASK_NS (1000 * SL_NS_PER_MS)
 /* Without frames: spin, then give the core away, then sleep, the longer the quieter. */
 #define SPIN_ROUNDS 64
@@ -44,6 +44,7 @@ struct options {
     const char *lines[64];
     unsigned ports, uplink_count, line_count;
     uint64_t seed;
+    bool spins;
 };
 
 struct control {
@@ -65,6 +66,7 @@ static void usage(FILE *out)
           "  --uplink PATH,ID     one more port: client of another switch's socket\n"
           "  --do LINE            as if it came on stdin first; may be repeated\n"
           "  --seed N             of the chances\n"
+          "  --spin               never gives its core away: for one that it has to itself\n"
           "Lines: fault, cut, heal, shape, lossless, seed, reset, stats (docs/dpdk.md)\n",
           out);
 }
@@ -218,7 +220,7 @@ static void rest(struct control *control, unsigned empty_rounds, uint64_t quiet_
         listen_for(control, nap);
 }
 
-static void serve(unsigned servers, pid_t parent)
+static void serve(unsigned servers, bool spins, pid_t parent)
 {
     struct control control = {.is_open = true};
     uint64_t busy_ns = 0, links_ns = 0, asked_ns = sl_now(&sl_clock_monotonic);
@@ -236,7 +238,8 @@ static void serve(unsigned servers, pid_t parent)
             busy_ns = now_ns;
             continue;
         }
-        rest(&control, empty++, now_ns - busy_ns, now_ns);
+        if (!spins)
+            rest(&control, empty++, now_ns - busy_ns, now_ns);
     }
 }
 
@@ -246,8 +249,8 @@ static int read_options(int argc, char **argv, struct options *options)
 {
     static const struct option known[] = {{"socket", 1, NULL, 's'}, {"ports", 1, NULL, 'p'},
                                           {"uplink", 1, NULL, 'u'}, {"do", 1, NULL, 'd'},
-                                          {"seed", 1, NULL, 'r'},   {"help", 0, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+                                          {"seed", 1, NULL, 'r'},   {"spin", 0, NULL, 'n'},
+                                          {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0}};
     int c;
     while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (c == 's')
@@ -256,6 +259,8 @@ static int read_options(int argc, char **argv, struct options *options)
             options->ports = (unsigned)strtoul(optarg, NULL, 10);
         else if (c == 'r')
             options->seed = strtoull(optarg, NULL, 10);
+        else if (c == 'n')
+            options->spins = true;
         else if (c == 'u' && options->uplink_count < SL_FABRIC_PORTS)
             options->uplinks[options->uplink_count++] = optarg;
         else if (c == 'd' && options->line_count < 64)
@@ -338,7 +343,7 @@ int main(int argc, char **argv)
     }
     puts("{\"ready\": true}");
     fflush(stdout);
-    serve(options.ports, parent);
+    serve(options.ports, options.spins, parent);
     unlink(options.socket);
     sl_eal_exit(0);
 }

@@ -231,6 +231,24 @@ static void a_shaped_port_sends_at_its_rate_and_loses_what_its_queue_does_not_ho
     assert_int_equal(fabric.ports[1].from[0], 10000);
 }
 
+static void short_frames_tell_how_long_the_queue_was_and_all_how_late_they_left(void **state)
+{
+    all_known();
+    do_line("shape port=1 rate=8M queue=10000"); /* a byte a microsecond */
+    frames(0, 1, 3, 1000);
+    frames(0, 1, 1, 100);
+    frames(0, 1, 1, SL_FABRIC_SHORT + 1);
+    const struct sl_fabric_counts *counts = &fabric.ports[1].counts;
+    assert_int_equal(counts->short_frames, 1);
+    assert_int_equal(counts->short_wait_sum, 3100 * US);
+    assert_int_equal(counts->short_wait_most, 3100 * US);
+    now_ns += 2100 * US; /* the switch did not run */
+    sl_fabric_run(&fabric, now_ns);
+    assert_int_equal(sent_count, 2);
+    assert_int_equal(counts->behind_sum, (1100 + 100) * US);
+    assert_int_equal(counts->behind_most, 1100 * US);
+}
+
 static void the_phantom_queue_marks_who_understands_marks_while_the_real_one_is_short(void **state)
 {
     all_known();
@@ -470,6 +488,7 @@ int main(void)
         CASE(a_frame_to_the_port_it_came_from_and_a_short_one_go_nowhere),
         CASE(a_thousand_addresses_and_more_do_not_hurt),
         CASE(a_shaped_port_sends_at_its_rate_and_loses_what_its_queue_does_not_hold),
+        CASE(short_frames_tell_how_long_the_queue_was_and_all_how_late_they_left),
         CASE(the_phantom_queue_marks_who_understands_marks_while_the_real_one_is_short),
         CASE(losses_duplicates_and_damage_come_as_often_as_asked),
         CASE(one_seed_gives_the_same_faults_again),
