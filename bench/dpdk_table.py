@@ -14,7 +14,7 @@ import statistics
 import sys
 
 FIGURES = ("gbit", "lost", "p50_us", "p99_us", "time_us", "share_least", "share_most", "queue_max", "queue_mean", "phantom_max",
-           "marked", "full")
+           "marked", "full", "calm_p99_us", "calm", "cpu_s_per_gb", "memory", "back_ms", "gap_ms", "after")
 IGNORED = ("round",)
 
 
@@ -82,9 +82,16 @@ def comparisons(series):
                    ratio(ours, series[key]["time_us"]), "less than 1")
     for key in series:
         fields = dict(key)
-        if fields["what"] == "goodput" and fields["fault"] != "none":
-            whole = find(series, "gbit", what="goodput", routes=fields["routes"], fault="none")
-            yield (f"goodput, {fields['routes']} routes, {fields['fault']} / without faults", ratio(series[key]["gbit"], whole), "")
+        if fields["what"] == "goodput" and fields["fault"] != "none" and "back_ms" not in series[key]:
+            same = {name: fields[name] for name in ("paths", "routes", "bytes")}
+            whole = find(series, "gbit", what="goodput", fault="none", **same)
+            yield ("goodput, {paths} paths of {routes} routes, {bytes} B".format(**same) + f", {fields['fault']} / without faults",
+                   ratio(series[key]["gbit"], whole), "")
+    idle = find(series, "p50_us", what="short", fault="idle")
+    for key in series:
+        fields = dict(key)
+        if fields["what"] == "short":
+            yield f"short message, {fields['fault']}: p99 / idle p50", ratio(series[key]["p99_us"], idle), "5 or less"
 
 
 def main():
@@ -100,7 +107,7 @@ def main():
     table = []
     for key, figures in series.items():
         fields = dict(key)
-        name = " ".join(str(fields[word]) for word in ("what", "wire", "routes", "fault") if word in fields)
+        name = " ".join(str(fields[word]) for word in ("what", "wire", "paths", "routes", "fault") if word in fields)
         name += "".join(f", {fields[word]} {unit}" for word, unit in (("ranks", "ranks"), ("frame", "B"), ("bytes", "B")) if word in fields)
         shown = {figure: spread(values) for figure, values in figures.items()}
         table.append({**fields, **shown})
