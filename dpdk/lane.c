@@ -141,6 +141,7 @@ static int connect_lane(struct sl_mp_path *path, const struct sl_mp_offer *their
     if (err != 0)
         return err;
     lane->generation++;
+    lane->pieces_wait = false;
     measure_nothing_yet(lane);
     err = sl_dpdk_flows_add(&iface->flows, lane->number, lane);
     if (err != 0) {
@@ -288,6 +289,14 @@ static void write_piece(struct sl_mp_path *path, const struct sl_mp_piece *piece
               sl_mp_piece_bytes(path, piece), piece->len);
 }
 
+static bool is_full(struct sl_mp_path *path)
+{
+    struct sl_dpdk_lane *lane = sl_dpdk_lane_of(path);
+
+    lane->pieces_wait = sl_dp_flow_unsent(lane->flow) >= SL_DPDK_AHEAD_BYTES;
+    return lane->pieces_wait;
+}
+
 static int provide(struct sl_mp_iface *base, unsigned conns)
 {
     struct sl_dpdk_iface *iface = sl_dpdk_iface_of(&base->base);
@@ -340,6 +349,7 @@ const struct sl_mp_lanes sl_dpdk_lanes = {
     .close = close_lane,
     .post = post,
     .write = write_piece,
+    .is_full = is_full,
     .release = release,
     .is_short = is_short,
     .poll = poll_lane,

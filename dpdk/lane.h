@@ -30,6 +30,9 @@
 struct sl_dpdk_iface;
 
 #define SL_DPDK_PROBE_BYTES 1024 /* of the frames that show that a path carries */
+/* Not sent yet, from which on no piece is posted: what is posted behind it waits for all of it, and
+ * a flow needs no more than its next burst. */
+#define SL_DPDK_AHEAD_BYTES (16u << 10)
 
 _Static_assert(SL_DP_MESSAGES_MAX == SL_MP_WINDOW, "a path's window fills its flow's");
 
@@ -54,6 +57,7 @@ struct sl_dpdk_lane {
     uint32_t place;            /* in iface->lanes: part of a payload's cookie */
     uint32_t lent;       /* payloads that the port still reads, of this flow or earlier ones */
     uint16_t generation; /* of the flow */
+    bool pieces_wait;    /* until the flow has sent some more */
     /* what the flow told: sl_dpdk_tell() passes it on */
     bool is_telling, has_retired, has_failed;
     uint32_t retired; /* up to that number */

@@ -32,7 +32,14 @@ static int send_packet(struct sl_dp_flow *flow, const struct sl_dp_packet *packe
                       packet->payload, packet->payload_len, packet->has_tail ? &packet->tail : NULL,
                       packet->is_lent && rail->info.sends_segments,
                       cookie_of(lane, packet->message));
-    lane->lent += rc == 1;
+    if (SL_UNLIKELY(rc < 0))
+        return rc;
+    lane->lent += (unsigned)rc;
+    if (SL_UNLIKELY(lane->pieces_wait) &&
+        sl_dp_flow_unsent(flow) < SL_DPDK_AHEAD_BYTES + packet->payload_len) {
+        lane->pieces_wait = false;
+        sl_mp_conn_activate(lane->base.conn);
+    }
     return rc;
 }
 

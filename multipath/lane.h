@@ -87,6 +87,9 @@ struct sl_mp_lanes {
     void (*post)(struct sl_mp_path *path, const struct sl_mp_tx_frame *frame, bool signal);
     /* Writes a piece to where its CTS says; the peer gets sl_mp_written(). Lent as above. */
     void (*write)(struct sl_mp_path *path, const struct sl_mp_piece *piece);
+    /* Has it so much left to send that another piece would only make frames wait that are posted
+     * after it? Pieces wait then, until the owner calls sl_mp_conn_activate(). NULL: never. */
+    bool (*is_full)(struct sl_mp_path *path);
     /* Gives a receive buffer of sl_mp_arrived() back. Its lane may be closed since. */
     void (*release)(struct sl_mp_rail *rail, uint32_t buffer);
     /* Are receive buffers so few that a frame which has to wait should be copied out of its own? */

@@ -425,7 +425,8 @@ best_of(struct sl_mp_conn *conn, const struct sl_mp_piece *piece, bool uneven)
         }
     }
     /* Rather wait for room on a good one than have a slow one bring it later still. */
-    if (best != NULL && (best->writes >= SL_MP_WRITES_MAX || !sl_mp_path_has_room(best)))
+    if (best != NULL && (best->writes >= SL_MP_WRITES_MAX || !sl_mp_path_has_room(best) ||
+                         (best->lanes->is_full != NULL && best->lanes->is_full(best))))
         return NULL;
     if (best == NULL && conn->paths_up == 0) {
         best = sl_mp_fallback_path(conn);

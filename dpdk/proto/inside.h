@@ -139,6 +139,7 @@ struct sl_dp_flow {
     struct sl_dp_seqs lost;
     uint32_t posted, cut, arrived, retired; /* messages, as ordinals: next to be ... */
     uint32_t cut_offset;                    /* of message `cut` */
+    uint64_t unsent;                        /* bytes that were posted and not cut */
     uint8_t route_count, last_route;
     uint8_t same_route;  /* packets that may go by last_route without another choice */
     uint8_t weight_most; /* of its routes */

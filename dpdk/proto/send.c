@@ -66,6 +66,7 @@ static void advance(struct sl_dp_flow *flow)
 
     flow->next++;
     flow->cut_offset += tx->len;
+    flow->unsent -= tx->len;
     if ((tx->flags & SL_DP_FLAG_LAST) == 0)
         return;
     sl_dp_message_at(flow, flow->cut)->end_seq = flow->next;
@@ -215,10 +216,16 @@ void sl_dp_flow_post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint3
     }
     sl_dp_note_turn(flow);
     flow->posted++;
+    flow->unsent += len;
     if (len > flow->mtu.payload && flow->mtu.at_ns <= flow->engine->now_ns)
         sl_dp_wake(flow, flow->engine->now_ns);
     if (!flow->is_stuck)
         sl_dp_send(flow, SL_DP_WINDOW_MOST);
+}
+
+uint64_t sl_dp_flow_unsent(const struct sl_dp_flow *flow)
+{
+    return flow->unsent;
 }
 
 void sl_dp_flow_sent(struct sl_dp_flow *flow, uint8_t place)

@@ -233,6 +233,33 @@ static void a_route_that_dies_is_left_and_told(void **state)
         (sl_event_totals(&world[0].events, &totals), totals.counts[SL_EVENT_DPDK_ROUTE_UP] > 0));
 }
 
+static void a_long_message_is_posted_as_it_is_sent_so_that_others_wait_for_little(void **state)
+{
+    static uint8_t bytes[LONG], got[LONG];
+    struct sl_buf buf = {.addr = bytes, .len = sizeof(bytes)};
+    struct sl_sink sink = {.dst = got, .len = sizeof(got), .tag = 1};
+    struct sl_req send_req = {.status = SL_PENDING}, recv_req = {.status = SL_PENDING};
+    unsigned waited = 0;
+
+    (void)state;
+    world_join();
+    WORLD_UNTIL(world[1].iface->ops->recv(world[1].ep, &sink, &recv_req) >= 0);
+    WORLD_UNTIL(world[0].iface->ops->send(world[0].ep, &buf, 1, &send_req) >= 0);
+    while (send_req.status == SL_PENDING || recv_req.status == SL_PENDING) {
+        world_progress();
+        for (unsigned i = 0; i < 2; i++) {
+            const struct sl_dpdk_lane *lane = world_lane(0, i);
+
+            waited += lane->pieces_wait;
+            assert_in_range(sl_dp_flow_unsent(lane->flow), 0,
+                            SL_DPDK_AHEAD_BYTES + lane->base.piece_bytes);
+        }
+    }
+    assert_true(waited > 0);
+    assert_int_equal(send_req.status, 0);
+    assert_int_equal(recv_req.status, 0);
+}
+
 static void each_kind_of_congestion_control_can_be_had(void **state)
 {
     static const char *const kinds[] = {"swift", "timely", "fixed"};
@@ -471,6 +498,7 @@ int main(void)
         CASE(labels_are_source_ports_and_move_at_once),
         CASE(a_lane_sprays_over_its_routes),
         CASE(a_route_that_dies_is_left_and_told),
+        CASE(a_long_message_is_posted_as_it_is_sent_so_that_others_wait_for_little),
         CASE(each_kind_of_congestion_control_can_be_had),
         CASE(paths_between_two_ports_have_ports_of_their_own),
         CASE(a_preferred_port_comes_first_and_carries),

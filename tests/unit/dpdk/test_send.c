@@ -52,11 +52,13 @@ static void no_more_goes_out_than_the_window_lets(void **state)
     hand_start(&hand, &hand_ends);
     hand_post(&hand, 1, 100000);
     assert_int_equal(hand.count, 5);
+    assert_int_equal(sl_dp_flow_unsent(hand.flow), 95000);
     hand_run(&hand, 1000);
     assert_int_equal(hand.count, 5);
     hand_ack(&hand, 0, 2, 1, 1, 2, 0);
     hand_run(&hand, 1000);
     assert_int_equal(hand.count, 7);
+    assert_int_equal(sl_dp_flow_unsent(hand.flow), 93000);
     hand_stop(&hand);
 }
 
