@@ -164,6 +164,10 @@ struct sl_state_path {
     uint8_t weight, is_avoided;
 };
 
+/* A path whose packets are sprayed over routes has a record for each of these, too: its number is
+ * the path's, and this for each route from the first on. */
+#define SL_STATE_PATH_ROUTE 256
+
 /* Why a communicator is broken: struct sl_error. */
 struct sl_state_error {
     uint64_t turn;

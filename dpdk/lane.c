@@ -7,6 +7,7 @@
 #include "dpdk/config.h"
 #include "dpdk/iface.h"
 #include "multipath/conn.h"
+#include "multipath/steer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,8 +148,10 @@ static int connect_lane(struct sl_mp_path *path, const struct sl_mp_offer *their
     if (err != 0) {
         sl_dp_flow_close(lane->flow);
         lane->flow = NULL;
+        return err;
     }
-    return err;
+    sl_mp_steer_routes(path);
+    return 0;
 }
 
 /* ---- its end ---- */
@@ -353,5 +356,8 @@ const struct sl_mp_lanes sl_dpdk_lanes = {
     .release = release,
     .is_short = is_short,
     .poll = poll_lane,
+    .routes = sl_dpdk_route_count,
+    .tell_route = sl_dpdk_route_tell,
+    .weigh_route = sl_dpdk_route_weigh,
     .name = name,
 };

@@ -6,7 +6,11 @@
 
 #include "core/log.h"
 #include "core/rng.h"
+#include "core/state.h"
 #include "multipath/conn.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #define SOURCE_PORT_FIRST 0xc000u /* the dynamic ports */
 #define SOURCE_PORTS 0x4000u
@@ -101,4 +105,49 @@ int sl_dpdk_route_make(struct sl_dpdk_lane *lane, unsigned i)
 
     route->is_made = err == 0;
     return err;
+}
+
+/* ---- as a planner sees them ---- */
+
+/* One alone is its path. */
+unsigned sl_dpdk_route_count(const struct sl_mp_path *path)
+{
+    const struct sl_dpdk_lane *lane = (const struct sl_dpdk_lane *)path;
+
+    return lane->flow != NULL && lane->route_count > 1 ? lane->route_count : 0;
+}
+
+/* "net_memif0:49155/2 > 10.1.0.2": of the third. Its messages are packets. */
+void sl_dpdk_route_tell(const struct sl_mp_path *path, unsigned route, struct sl_state_path *out)
+{
+    const struct sl_dpdk_lane *lane = (const struct sl_dpdk_lane *)path;
+    const uint8_t *ip = lane->remote.ip;
+    struct sl_dp_route_stats stats;
+
+    sl_dp_route_stats(lane->flow, route, &stats);
+    out->sent_bytes = stats.sent_bytes;
+    out->sent_messages = stats.sent_packets;
+    out->resent = stats.lost_packets;
+    out->failures = stats.failures;
+    out->ups = stats.failures + stats.is_up;
+    out->source_port = lane->routes[route].source_port;
+    out->weight = stats.weight;
+    out->is_avoided = stats.is_avoided;
+    snprintf(out->name, sizeof(out->name), "%.70s:%u/%u > %u.%u.%u.%u", path->rail->name,
+             out->source_port, route, ip[0], ip[1], ip[2], ip[3]);
+    snprintf(out->state, sizeof(out->state), "%s", stats.is_up ? "up" : "down");
+    if (stats.failures > 0)
+        snprintf(out->why, sizeof(out->why), "given up: it lost all, or far more than others");
+}
+
+bool sl_dpdk_route_weigh(struct sl_mp_path *path, unsigned route, unsigned weight, bool is_avoided)
+{
+    struct sl_dpdk_lane *lane = sl_dpdk_lane_of(path);
+    struct sl_dp_route_stats stats;
+
+    sl_dp_route_stats(lane->flow, route, &stats);
+    if (stats.weight == weight && stats.is_avoided == is_avoided)
+        return false;
+    sl_dp_route_weight(lane->flow, route, weight, is_avoided);
+    return true;
 }

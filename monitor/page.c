@@ -351,6 +351,10 @@ static bool take_path(void *arg, uint32_t place, const void *record)
     int16_t port = -1;
 
     END(path.name), END(path.state), END(path.why);
+    if (path.number >= SL_STATE_PATH_ROUTE) { /* a part of a path that is here, too */
+        sl_mon_path_end(&paths->page->paths[place]);
+        return true;
+    }
     if (sl_mon_path_port(path.name, name, sizeof(name)))
         port = paths->port(paths->arg, name);
     change = sl_mon_path_read(&paths->page->paths[place], paths->now_ns, port, &path);

@@ -31,6 +31,7 @@ struct sl_mp_iface;
 struct sl_mp_path;
 struct sl_mp_piece;
 struct sl_mp_tx_frame;
+struct sl_state_path;
 
 /* A port of this host; its owner embeds it. */
 struct sl_mp_rail {
@@ -96,6 +97,16 @@ struct sl_mp_lanes {
     bool (*is_short)(const struct sl_mp_path *path);
     /* Handles what has completed on the path's rail by now; how many. */
     unsigned (*poll)(struct sl_mp_path *path);
+
+    /* ---- routes: what one lane's packets are sprayed over; NULL where there are none ---- */
+
+    /* How many the lane has that differ, 0 while it is not connected. */
+    unsigned (*routes)(const struct sl_mp_path *path);
+    /* What a route has done, for the state page. Peer and number are set, all else is zero. */
+    void (*tell_route)(const struct sl_mp_path *path, unsigned route, struct sl_state_path *out);
+    /* As the path table says of it: 1 to 100 against the lane's others, and whether nothing goes by
+     * it while another is up. Was it another? */
+    bool (*weigh_route)(struct sl_mp_path *path, unsigned route, unsigned weight, bool is_avoided);
 
     /* For people: "mlx5_0:1 > 198.51.100.2". Cuts at cap. */
     void (*name)(const struct sl_mp_path *path, char *out, size_t cap);

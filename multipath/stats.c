@@ -49,6 +49,23 @@ static void tell(const struct sl_mp_path *path, struct sl_state_path *out)
     memccpy(out->why, path->why, '\0', sizeof(out->why) - 1);
 }
 
+/* Behind those that are there. How many there are then. */
+static size_t tell_routes(const struct sl_mp_path *path, struct sl_state_path *out, size_t count,
+                          size_t cap)
+{
+    unsigned routes = path->lanes->routes != NULL ? path->lanes->routes(path) : 0;
+
+    for (unsigned i = 0; i < routes; i++, count++) {
+        if (count >= cap)
+            continue;
+        out[count] =
+            (struct sl_state_path){.peer = path->conn->base.peer,
+                                   .number = path->idx + (int)(i + 1) * SL_STATE_PATH_ROUTE};
+        path->lanes->tell_route(path, i, &out[count]);
+    }
+    return count;
+}
+
 size_t sl_mp_ep_stats(const struct sl_ep *base, struct sl_state_path *out, size_t cap)
 {
     const struct sl_mp_conn *conn = (const struct sl_mp_conn *)base;
@@ -66,6 +83,9 @@ size_t sl_mp_ep_stats(const struct sl_ep *base, struct sl_state_path *out, size_
     }
     if (fallback != NULL && count++ < cap)
         tell(fallback, &out[count - 1]);
+    for (unsigned i = 0; i < conn->path_count; i++)
+        if (conn->paths[i] != NULL)
+            count = tell_routes(conn->paths[i], out, count, cap);
     return count;
 }
 

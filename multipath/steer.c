@@ -7,6 +7,7 @@
  */
 #include "multipath/steer.h"
 
+#include "core/state.h"
 #include "multipath/conn.h"
 #include "multipath/events.h"
 #include "multipath/iface.h"
@@ -48,6 +49,22 @@ void sl_mp_steer_path(struct sl_mp_path *path)
     struct sl_path_setting setting = setting_of(path);
 
     set(path, &setting);
+}
+
+void sl_mp_steer_routes(struct sl_mp_path *path)
+{
+    const struct sl_path_watch *table = &path->conn->iface->table;
+    unsigned count = path->lanes->routes != NULL ? path->lanes->routes(path) : 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        unsigned number = path->idx + (i + 1) * SL_STATE_PATH_ROUTE;
+        struct sl_path_setting setting =
+            sl_path_rules_apply(table->rules, table->count, path->conn->base.peer, (int)number);
+
+        if (path->lanes->weigh_route(path, i, setting.weight, setting.avoid))
+            sl_mp_event(path->conn->iface, SL_EVENT_PATH_SET, path->conn->base.peer, number,
+                        setting.avoid ? 0 : setting.weight);
+    }
 }
 
 /* Frames are handled in their order, so they leave a path only by its fence. */
@@ -138,6 +155,7 @@ static void apply(struct sl_mp_conn *conn)
             continue;
         struct sl_path_setting setting = setting_of(path);
 
+        sl_mp_steer_routes(path);
         if (!set(path, &setting))
             continue;
         changed = true;

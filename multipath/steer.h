@@ -14,5 +14,7 @@ struct sl_mp_path;
 void sl_mp_steer(struct sl_mp_iface *iface, uint64_t now_ns);
 /* A path is new: what the table says of it counts from the start. */
 void sl_mp_steer_path(struct sl_mp_path *path);
+/* Its lane has routes: what the table says of each. Events tell what is another. */
+void sl_mp_steer_routes(struct sl_mp_path *path);
 
 #endif

@@ -156,7 +156,10 @@ bool sl_dp_flow_receive(struct sl_dp_flow *flow, const void *bytes, size_t len, 
 struct sl_dp_route_stats {
     bool is_up;
     uint32_t rtt_ns, rtt_least_ns, loss_ppm; /* smoothed; of the last thousands of packets */
-    uint64_t window_bytes;                   /* that cc allows */
+    uint8_t weight;                          /* as sl_dp_route_weight() set it */
+    bool is_avoided;
+    uint64_t window_bytes; /* that cc allows */
+    uint64_t sent_bytes;
     uint64_t sent_packets, lost_packets, marked_packets, failures;
 };
 struct sl_dp_flow_stats {

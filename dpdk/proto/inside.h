@@ -92,7 +92,7 @@ struct sl_dp_route {
     uint8_t answers;                   /* of probes in a row, while evicted */
     uint8_t weight;                    /* 1 to 100 */
     bool is_up, is_avoided, is_probed; /* is_probed: the tail-loss probe is out */
-    uint64_t sent_packets, lost_packets, marked_packets, failures;
+    uint64_t sent_bytes, sent_packets, lost_packets, marked_packets, failures;
 };
 
 /* ---- receiving ---- */

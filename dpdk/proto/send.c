@@ -110,6 +110,7 @@ static int put(struct sl_dp_flow *flow, struct sl_dp_route *route, uint32_t seq,
     message->held += (uint32_t)taken;
     route->sent++;
     route->sent_packets++;
+    route->sent_bytes += len;
     flow->stats.sent_packets++;
     flow->stats.sent_bytes += len;
     return 0;

@@ -24,6 +24,9 @@ void sl_dp_route_stats(const struct sl_dp_flow *flow, unsigned idx, struct sl_dp
                                       .loss_ppm = route->loss_ppm,
                                       .window_bytes = (uint64_t)route->cc.window *
                                                       flow->mtu.payload / SL_DP_CC_ONE,
+                                      .weight = route->weight,
+                                      .is_avoided = route->is_avoided,
+                                      .sent_bytes = route->sent_bytes,
                                       .sent_packets = route->sent_packets,
                                       .lost_packets = route->lost_packets,
                                       .marked_packets = route->marked_packets,

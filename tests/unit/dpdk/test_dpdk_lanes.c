@@ -5,12 +5,14 @@
 #include "core/state.h"
 #include "dpdk/cc/cc.h"
 #include "dpdk/events.h"
+#include "multipath/events.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #define LONG (3u << 20)
@@ -231,6 +233,72 @@ static void a_route_that_dies_is_left_and_told(void **state)
     fake_port_cut("a0", world_lane(0, 0)->routes[2].source_port, false);
     WORLD_UNTIL(
         (sl_event_totals(&world[0].events, &totals), totals.counts[SL_EVENT_DPDK_ROUTE_UP] > 0));
+}
+
+/* A path table with these rules. */
+static void write_table(const char *file, const char *rules, unsigned count)
+{
+    FILE *out;
+
+    unlink(file);
+    out = fopen(file, "w");
+    assert_non_null(out);
+    fprintf(out, "sluice-paths 1\n%send %u\n", rules, count);
+    fclose(out);
+}
+
+static uint64_t sent_by(unsigned route)
+{
+    struct sl_dp_route_stats stats;
+
+    sl_dp_route_stats(world_lane(0, 0)->flow, route, &stats);
+    return stats.sent_packets;
+}
+
+static void each_route_is_shown_and_weighed_by_its_number(void **state)
+{
+    char folder[] = "/tmp/sl-routes-XXXXXX", file[64];
+    struct sl_state_path paths[16] = {0};
+    struct sl_dp_route_stats route;
+    struct sl_event_totals totals;
+    uint64_t avoided;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof(file), "%s/table", folder);
+    write_table(file, "path=512 avoid\npath=768 weight=10\n", 2);
+    snprintf(world[0].config.paths_table, SL_TEXT_MAX, "%s", file);
+    sl_dpdk_config_edit(&world[0].config)->routes = 4;
+    world_join();
+    for (unsigned i = 0; i < 4; i++)
+        world_message(LONG);
+    assert_int_equal(world[0].iface->ops->ep_stats(world[0].ep, paths, 16), 2 + 8);
+    for (unsigned i = 0; i < 8; i++) {
+        const struct sl_state_path *shown = &paths[2 + i];
+        const struct sl_dpdk_lane *lane = world_lane(0, i / 4);
+
+        assert_int_equal(shown->number, i / 4 + 256 * (i % 4 + 1));
+        assert_int_equal(shown->peer, 1);
+        assert_int_equal(shown->source_port, lane->routes[i % 4].source_port);
+        assert_string_equal(shown->state, "up");
+        assert_int_equal(shown->weight, i == 2 ? 10 : 100);
+        assert_int_equal(shown->is_avoided, i == 1);
+    }
+    assert_int_equal(world[0].iface->ops->ep_stats(world[0].ep, paths, 3), 2 + 8);
+    assert_true(paths[2].sent_bytes > 0 && paths[2].sent_messages == sent_by(0));
+    avoided = sent_by(1);
+    assert_in_range(sent_by(2), 1, sent_by(0) / 2);
+    world_message(LONG);
+    assert_int_equal(sent_by(1), avoided);
+    write_table(file, "path=512 weight=50\n", 1);
+    WORLD_UNTIL((sl_dp_route_stats(world_lane(0, 0)->flow, 1, &route), !route.is_avoided));
+    assert_int_equal(route.weight, 50);
+    world_message(LONG);
+    assert_true(sent_by(1) > avoided);
+    sl_event_totals(&world[0].events, &totals);
+    assert_true(totals.counts[SL_EVENT_PATH_SET] >= 4);
+    unlink(file);
+    rmdir(folder);
 }
 
 static void a_long_message_is_posted_as_it_is_sent_so_that_others_wait_for_little(void **state)
@@ -498,6 +566,7 @@ int main(void)
         CASE(labels_are_source_ports_and_move_at_once),
         CASE(a_lane_sprays_over_its_routes),
         CASE(a_route_that_dies_is_left_and_told),
+        CASE(each_route_is_shown_and_weighed_by_its_number),
         CASE(a_long_message_is_posted_as_it_is_sent_so_that_others_wait_for_little),
         CASE(each_kind_of_congestion_control_can_be_had),
         CASE(paths_between_two_ports_have_ports_of_their_own),
