@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Many connections of the DPDK transport by one port: N endpoints of one interface, connected to N
- * of another in the same process, over a ring between the two ports. A message of 64 bytes goes over
- * each in both directions, then one of 256 KiB over each. Prints what an end takes of memory, and
- * how long it takes.
+ * of another in the same process, over a ring between the two ports. A message of 64 bytes goes
+ * over each in both directions, then one of 256 KiB over each. Prints what an end takes of memory,
+ * and how long it takes.
  *
  *   usage: bench_dpdk_scale [PORTS_A PORTS_B] N...
  *   PORTS_x is SLUICE_DPDK_PORTS of either interface; all other SLUICE_* apply.

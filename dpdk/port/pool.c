@@ -19,9 +19,9 @@
 #define CACHE 64         /* buffers that a thread keeps for itself */
 #define SMALL_COUNT 4095 /* sent packets that drivers or other engines have not given back */
 #define LARGE_COUNT 2047 /* received ones: bursts and inboxes, and copies that wait */
-/* What a driver takes of a buffer beside the frame (a VLAN tag, virtio's header), and in which steps
- * NICs are told a buffer's size: ixgbe in KiB, others in less. What does not fit is refused, or comes
- * in two buffers, which costs a copy. */
+/* What a driver takes of a buffer beside the frame (a VLAN tag, virtio's header), and in which
+ * steps NICs are told a buffer's size: ixgbe in KiB, others in less. What does not fit is refused,
+ * or comes in two buffers, which costs a copy. */
 #define NIC_BESIDE 16
 #define NIC_GRAIN 1024
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of drivers that raise no SIGPIPE in this thread, as another thread's signals are its own. */
+/* Calls of drivers that raise no SIGPIPE in this thread: other threads' signals are their own. */
 #ifndef SL_DPDK_PORT_QUIET_H
 #define SL_DPDK_PORT_QUIET_H
 

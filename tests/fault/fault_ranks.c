@@ -4,7 +4,8 @@
  * rank that is left must end in time with the right code, rank and step, results that were given
  * must be exact, and nothing may be left behind.
  *
- * usage: fault_ranks [--transport shm|epoll|uring|dpdk] [--runs N] [--seed S] [--kind NAME] [--verbose]
+ * usage: fault_ranks [--transport shm|epoll|uring|dpdk] [--runs N] [--seed S] [--kind NAME]
+ *                    [--verbose]
  */
 #include "tests/fault/fault.h"
 

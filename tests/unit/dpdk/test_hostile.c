@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stranger on the wire of live ports: test_hostile [SEEDS]. Without the secret of a flow he resets
- * nothing, adds no byte and slows nothing down. */
+/* A stranger on the wire of live ports: test_hostile [SEEDS]. Without the secret of a flow he
+ * resets nothing, adds no byte and slows nothing down. */
 #include "tests/unit/dpdk/stranger.h"
 
 #include "core/clock.h"

@@ -96,8 +96,8 @@ static void a_client_finds_a_server_that_starts_later(void **state)
     port_end_close(&end);
 }
 
-/* One that closed its connection then, and came again, would end the server. It knows the connection
- * though the server calls the socket by another name than its own. */
+/* One that closed its connection then, and came again, would end the server. It knows the
+ * connection though the server calls the socket by another name than its own. */
 static void a_client_waits_for_a_server_that_does_not_run(void **state)
 {
     unsigned number = socket_number++;

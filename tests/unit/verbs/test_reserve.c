@@ -94,8 +94,8 @@ static void frames_return_to_the_first_rail(void **state)
     assert_int_equal(world_ep(0)->frame_path->rail->idx, 0);
 }
 
-/* Keys of its own a message has only by rails that could make one when its receive was posted: after
- * a bind has failed, not by the first rail. Found by sim_verbs --seed 5731. */
+/* Keys of its own a message has only by rails that could make one when its receive was posted:
+ * after a bind has failed, not by the first rail. Found by sim_verbs --seed 5731. */
 static void a_message_without_a_key_of_the_first_rail_goes_by_the_reserve(void **state)
 {
     static uint8_t from[LEN], to[2][LEN];
