@@ -79,7 +79,7 @@ struct sl_dp_route {
     uint32_t calm;           /* acknowledged since reorder changed */
     uint32_t loss_ppm;       /* smoothed over 512 packets */
     uint32_t judged;         /* packets since it is up, for loss_ppm to mean something */
-    uint32_t large_lost;     /* packets above payload_least lost since one arrived */
+    uint32_t large_lost;     /* packets above payload_least lost again since one arrived */
     uint64_t srtt_ns, var_ns, least_ns, latest_ns;
     uint64_t progress_ns;   /* what was sent by it arrived, as was learnt then */
     uint64_t last_ns;       /* when a packet went by it last */

@@ -11,7 +11,7 @@
 #define OLD_STAMPS 16u /* an answer to one of so many probes counts for their size */
 #define WAIT_LEAST_NS UINT64_C(1000000000) /* until all sizes are tried again; doubles */
 #define WAIT_MOST_NS UINT64_C(60000000000)
-#define LARGE_LOST 8u /* in a row, or two and a timeout */
+#define LARGE_LOST 8u /* again, and none came; or two and as many timeouts */
 
 static const uint16_t ladder[] = {8192, 4096, 3072, 2048};
 static const uint8_t zeros[SL_DP_PAYLOAD_MOST + SL_DP_CRC_BYTES];
@@ -172,8 +172,9 @@ void sl_dp_mtu_check(struct sl_dp_flow *flow, struct sl_dp_route *route)
 {
     struct sl_dp_mtu *mtu = &flow->mtu;
 
-    if (mtu->payload == flow->ends.payload_least ||
-        (route->large_lost < LARGE_LOST && (route->timeouts == 0 || route->large_lost < 2)))
+    /* After the first timeout, the small one was sent before the large ones went again. */
+    if (mtu->payload == flow->ends.payload_least || route->timeouts == 1 ||
+        route->large_lost < (route->timeouts == 0 ? LARGE_LOST : 2))
         return;
     mtu->payload = (uint16_t)flow->ends.payload_least;
     mtu->size = 0;

@@ -114,7 +114,8 @@ static void lose(struct sl_dp_flow *flow, struct sl_dp_route *route, uint32_t se
     route->judged++;
     route->lost_packets++;
     route->loss_ppm += (1000000 - route->loss_ppm) >> 9;
-    if (tx->len > flow->ends.payload_least)
+    /* A queue that is full may lose many at a time, but not the same ones again. */
+    if (tx->len > flow->ends.payload_least && tx->repeats > 0)
         route->large_lost++;
 }
 
@@ -172,13 +173,12 @@ static unsigned over(struct sl_dp_flow *flow, uint32_t seq)
     sl_dp_seqs_remove(flow, tx->state == SL_DP_TX_LOST ? &flow->lost : &route->flying, seq);
     tx->state = SL_DP_TX_OVER;
     route->newly++;
-    if (tx->repeats == 0) { /* else any of its transmissions may be the one */
+    if (tx->repeats == 0) /* else any of its transmissions may be the one */
         progress(flow, route, tx->stamp);
-        if (tx->len > flow->ends.payload_least)
-            route->large_lost = 0;
-        else if (route->large_lost != 0)
-            sl_dp_mtu_check(flow, route);
-    }
+    if (tx->len > flow->ends.payload_least)
+        route->large_lost = 0;
+    else if (tx->repeats == 0 && route->large_lost != 0)
+        sl_dp_mtu_check(flow, route);
     return 1u << tx->route;
 }
 

@@ -87,25 +87,39 @@ static void smaller_sizes_follow_when_a_size_is_not_answered_three_times(void **
     hand_stop(&hand);
 }
 
-/* Packets of 8,900 bytes that are lost, while a small probe passes. */
-static void shrink(void)
+/* Packets of 8,900 bytes pass; two were sent. */
+static void start_large(uint32_t len)
 {
-    const struct hand_packet *probe;
-
     start(1, false);
     hand_post(&hand, 1, 2000);
     hand_run(&hand, 100000);
     hand_probe_reply(&hand, 0, 1, 8900);
     hand_ack(&hand, 0, 2, 1, 1, 2, 0);
     assert_int_equal(payload(), 8900);
-    hand_post(&hand, 2, 17000);
-    assert_int_equal(hand.sent[hand.count - 1].payload_len, 8100);
-    while (hand.flow->stats.timeouts == 0)
+    hand_post(&hand, 2, len);
+    assert_int_equal(hand.sent[2 + 1].payload_len, 8900);
+}
+
+/* Until there were so many timeouts; the probe of no payload that then went is answered. */
+static void time_out(unsigned timeouts)
+{
+    const struct hand_packet *probe;
+
+    while (hand.flow->stats.timeouts < timeouts)
         hand_run(&hand, 100000);
     probe = hand_last(&hand, SL_DP_PROBE, 0);
     assert_int_equal(probe->payload_len, 0);
     hand_run(&hand, 1000);
     hand_probe_reply(&hand, 0, probe->head.stamp, 0);
+}
+
+/* They are lost, and lost again, while a small probe passes. */
+static void shrink(void)
+{
+    start_large(17000);
+    time_out(1);
+    assert_int_equal(payload(), 8900); /* it went before they went again */
+    time_out(2);
     assert_int_equal(payload(), 1400);
 }
 
@@ -117,13 +131,13 @@ static void when_large_packets_are_lost_and_small_ones_pass_they_go_in_parts(voi
     from = hand.count;
     while (hand_count(&hand, SL_DP_DATA, from) == 0)
         hand_run(&hand, 100000);
-    for (unsigned i = 0; i < 6; i++) { /* first the one that waits longest */
+    for (unsigned i = 0; i < 7; i++) { /* first the one that waits longest */
         const struct hand_packet *part = &hand.sent[from + i];
 
-        assert_int_equal(part->head.seq, 3);
-        assert_int_equal(part->head.part, 0x50 | i);
-        assert_int_equal(part->head.offset, 8900 + 1400 * i);
-        assert_int_equal(part->payload_len, i == 5 ? 1100 : 1400);
+        assert_int_equal(part->head.seq, 2);
+        assert_int_equal(part->head.part, 0x60 | i);
+        assert_int_equal(part->head.offset, 1400 * i);
+        assert_int_equal(part->payload_len, i == 6 ? 500 : 1400);
     }
     hand_stop(&hand);
 }
@@ -134,12 +148,81 @@ static void parts_go_on_where_a_full_port_stopped_them(void **state)
 
     shrink();
     from = hand.count;
-    for (unsigned i = 0; i < 2000 && hand.count < from + 6; i++) {
+    for (unsigned i = 0; i < 2000 && hand.count < from + 7; i++) {
         hand.room = i % 3 == 0;
         hand_run(&hand, 100000);
     }
-    for (unsigned i = 0; i < 6; i++)
-        assert_int_equal(hand.sent[from + i].head.part, 0x50 | i);
+    for (unsigned i = 0; i < 7; i++)
+        assert_int_equal(hand.sent[from + i].head.part, 0x60 | i);
+    hand_stop(&hand);
+}
+
+static uint64_t bits(unsigned from, unsigned to)
+{
+    return (UINT64_C(2) << to) - (UINT64_C(1) << from);
+}
+
+static void a_queue_that_loses_many_large_ones_at_once_makes_none_small(void **state)
+{
+    start_large(10 * 8900); /* 2 to 11 */
+    for (unsigned i = 0; i < 4; i++)
+        hand_post(&hand, 3 + i, 8); /* 12 to 15 */
+    hand_run(&hand, 100000);
+    hand_ack(&hand, 0, 2, 14, 14, 5, bits(9, 11)); /* only what is small passes */
+    hand_run(&hand, 0);
+    assert_int_equal(hand.flow->stats.resent_packets, 10);
+    hand_ack(&hand, 0, 2, 15, 15, 6, bits(9, 12));
+    assert_int_equal(payload(), 8900);
+    hand_run(&hand, 100000);
+    hand_ack(&hand, 0, 2, 20, 6, 11, bits(0, 4) | bits(9, 12)); /* of the repeated ones a half */
+    hand_run(&hand, 0);
+    hand_run(&hand, 100000);
+    hand_ack(&hand, 0, 16, 26, 7, 17, 0);
+    for (unsigned i = 0; i < 10; i++) {
+        hand_post(&hand, 7 + i, 8);
+        hand_run(&hand, 100000);
+        hand_ack(&hand, 0, 17 + i, hand.flow->route[0].sent - 1, 16 + i, 18 + i, 0);
+        assert_int_equal(payload(), 8900);
+    }
+    hand_stop(&hand);
+}
+
+static void large_ones_that_pass_at_the_second_try_make_none_small(void **state)
+{
+    start_large(8900);
+    hand_ack(&hand, 0, 3, 2, 2, 3, 0);
+    for (unsigned i = 0; i < 10; i++) {
+        unsigned from = hand.count;
+
+        hand_post(&hand, 3 + i, 8000);
+        hand_idle(&hand, HAND_MS, 10000);
+        assert_int_equal(hand_count(&hand, SL_DP_DATA, from), 2); /* the tail-loss probe, too */
+        hand_ack(&hand, 0, 4 + i, hand.flow->route[0].sent - 1, 3 + i, 4 + i, 0);
+    }
+    hand_post(&hand, 13, 8);
+    hand_ack(&hand, 0, 14, hand.flow->route[0].sent - 1, 13, 14, 0);
+    assert_int_equal(hand.retired, 13);
+    assert_int_equal(payload(), 8900);
+    hand_stop(&hand);
+}
+
+static void large_ones_that_are_lost_again_make_packets_small(void **state)
+{
+    start_large(10 * 8900); /* 2 to 11 */
+    for (unsigned i = 0; i < 4; i++)
+        hand_post(&hand, 3 + i, 8); /* 12 to 15 */
+    hand_run(&hand, 100000);
+    hand_ack(&hand, 0, 2, 12, 12, 3, bits(9, 9));
+    hand_run(&hand, 0); /* with stamps from 16 on */
+    for (unsigned i = 0; i < 4; i++)
+        hand_post(&hand, 7 + i, 8); /* 16 to 19, 26 to 29 */
+    hand_run(&hand, 100000);
+    hand_ack(&hand, 0, 2, 28, 18, 9, bits(9, 15)); /* up to 18 */
+    assert_int_equal(hand.flow->stats.resent_packets, 10);
+    hand_run(&hand, 0);
+    assert_int_equal(payload(), 8900);
+    hand_ack(&hand, 0, 2, 29, 19, 10, bits(9, 16));
+    assert_int_equal(payload(), 1400);
     hand_stop(&hand);
 }
 
@@ -195,6 +278,9 @@ int main(void)
         cmocka_unit_test(smaller_sizes_follow_when_a_size_is_not_answered_three_times),
         cmocka_unit_test(when_large_packets_are_lost_and_small_ones_pass_they_go_in_parts),
         cmocka_unit_test(parts_go_on_where_a_full_port_stopped_them),
+        cmocka_unit_test(a_queue_that_loses_many_large_ones_at_once_makes_none_small),
+        cmocka_unit_test(large_ones_that_pass_at_the_second_try_make_none_small),
+        cmocka_unit_test(large_ones_that_are_lost_again_make_packets_small),
         cmocka_unit_test(larger_ones_are_tried_again_later),
         cmocka_unit_test(a_probe_is_answered_with_the_length_that_came),
     };
