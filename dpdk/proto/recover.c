@@ -340,7 +340,8 @@ void sl_dp_acknowledged(struct sl_dp_flow *flow, const struct sl_dp_head *head, 
 static void time_out(struct sl_dp_flow *flow, struct sl_dp_route *route)
 {
     flow->stats.timeouts++;
-    route->timeouts++;
+    if (route->timeouts < UINT8_MAX)
+        route->timeouts++;
     route->is_probed = false;
     route->progress_ns = flow->engine->now_ns;
     sl_dp_lose_all(flow, route);

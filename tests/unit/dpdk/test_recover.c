@@ -123,6 +123,14 @@ static void timeouts_begin_at_their_floor_and_double(void **state)
                         (20 * HAND_MS << i) + 2 * HAND_MS);
     }
     assert_int_equal(hand_count(&hand, SL_DP_PROBE, 0), 4);
+    /* Up to a second, however long it lasts. */
+    hand.engine.settings.dead_ns = UINT64_C(1000000) * HAND_MS;
+    for (unsigned i = 0; i < 300; i++) {
+        last_ns = hand.now_ns;
+        while (hand_cc_log.timeouts == 4 + i)
+            hand_run(&hand, HAND_MS);
+        assert_in_range(hand.now_ns - last_ns, 300 * HAND_MS, 1005 * HAND_MS);
+    }
     hand_stop(&hand);
 }
 
