@@ -169,6 +169,7 @@ void sl_dpdk_gate_hurry(void);
 
 /* ---- link.c ---- */
 
+bool sl_dpdk_link_is_up(const struct sl_dpdk_port *port); /* as the driver has it */
 /* Looks at the links of gated ports. Under control and the locks of these ports. */
 void sl_dpdk_links_note(uint64_t now_ns);
 /* Starts those again that have no peer. Under control. Returns how long it may be until the next
@@ -184,6 +185,11 @@ bool sl_dpdk_memif_serves(const struct sl_dpdk_spec *spec);
 void sl_dpdk_memif_find_socket(struct sl_dpdk_port *port);
 /* Does the driver still have it? */
 bool sl_dpdk_memif_has_socket(const struct sl_dpdk_port *port);
+/* A client's connection that is not up, kept while its port is closed; -1: there is none. Then it
+ * goes, once the server has greeted it: one that ends before that ends the server's process. Where
+ * the server does not within its time, it stays open as long as this process. Under control. */
+int sl_dpdk_memif_hold(const struct sl_dpdk_port *port);
+void sl_dpdk_memif_let_go(int fd);
 /* A child of fork() or exec() that kept the port's sockets would hide from the peer that this
  * process ended. */
 void sl_dpdk_memif_close_in_children(const struct sl_dpdk_port *port);

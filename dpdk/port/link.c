@@ -21,7 +21,7 @@
 #define CALM_NS (50 * SL_NS_PER_MS)
 #define ATTEMPT_NS (1000 * SL_NS_PER_MS)
 
-static bool is_link_up(const struct sl_dpdk_port *port)
+bool sl_dpdk_link_is_up(const struct sl_dpdk_port *port)
 {
     struct rte_eth_link link = {0};
 
@@ -36,7 +36,7 @@ void sl_dpdk_links_note(uint64_t now_ns)
 
         if (port == NULL || !port->traits.is_gated)
             continue;
-        bool is_up = is_link_up(port);
+        bool is_up = sl_dpdk_link_is_up(port);
         if (atomic_exchange_explicit(&port->is_up, is_up, memory_order_relaxed) == is_up)
             continue;
         sl_debug("dpdk", "port %s is %s", port->name, is_up ? "up" : "down");

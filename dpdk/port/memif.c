@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #define SOCKET_USUAL "/run/memif.sock" /* as the driver has it */
+#define GREETING_MS 250                /* a server looks each 50 ms */
 
 static bool is_path(const struct sl_dpdk_spec *spec, struct sockaddr_un *out)
 {
@@ -173,6 +175,21 @@ bool sl_dpdk_memif_has_socket(const struct sl_dpdk_port *port)
 
     return port->socket_inode != 0 && fstat(port->socket_fd, &status) == 0 &&
            S_ISSOCK(status.st_mode) && status.st_ino == port->socket_inode;
+}
+
+int sl_dpdk_memif_hold(const struct sl_dpdk_port *port)
+{
+    if (!port->is_client || !sl_dpdk_memif_has_socket(port))
+        return -1;
+    return sl_fork_closes(fcntl(port->socket_fd, F_DUPFD_CLOEXEC, 0));
+}
+
+void sl_dpdk_memif_let_go(int fd)
+{
+    struct pollfd greeting = {.fd = fd, .events = POLLIN};
+
+    if (fd >= 0 && poll(&greeting, 1, GREETING_MS) != 0)
+        close(fd);
 }
 
 /* A server's socket serves several ports of a process, by their ids. */

@@ -256,6 +256,8 @@ err_free:
 
 static void close_port(struct sl_dpdk_port *port)
 {
+    int connection = sl_dpdk_link_is_up(port) ? -1 : sl_dpdk_memif_hold(port);
+
     sl_dpdk_lock_wait(&port->rx);
     sl_dpdk_lock_wait(&port->tx);
     sl_dpdk_open_ports[port->idx] = NULL;
@@ -264,6 +266,7 @@ static void close_port(struct sl_dpdk_port *port)
     if (port->has_started)
         (void)rte_eth_dev_stop(port->id);
     detach(port);
+    sl_dpdk_memif_let_go(connection);
     sl_dpdk_pools_put(port);
     pthread_mutex_destroy(&port->neighbours_lock);
     free(port);

@@ -125,6 +125,38 @@ static void a_client_waits_for_a_server_that_does_not_run(void **state)
     port_end_close(&end);
 }
 
+static void continue_later(pid_t pid, unsigned us)
+{
+    if (fork() == 0) {
+        usleep(us);
+        _exit(kill(pid, SIGCONT));
+    }
+}
+
+/* As `sluice-bench --list` does, and a process whose next port does not open. */
+static void a_client_that_leaves_at_once_ends_no_server(void **state)
+{
+    unsigned number = socket_number++;
+    struct port_spawned peer;
+    struct port_end end;
+
+    (void)state;
+    port_spawn(&peer, program, wire("server", number), "echo", 0);
+    assert_int_equal(read(peer.from, &peer.hello, sizeof(peer.hello)), sizeof(peer.hello));
+    kill(peer.pid, SIGSTOP);
+    continue_later(peer.pid, 50000);
+    open_end(&end, wire("client", number), 0);
+    port_end_close(&end);
+    open_end(&end, wire("client", number), 0);
+    assert_int_equal(write(peer.to, &end.own, sizeof(end.own)), sizeof(end.own));
+    assert_int_equal(port_end_connect(&end, &peer.hello, 50000), 0);
+    exchange(&end, 5);
+    assert_int_equal(port_spawn_end(&peer), 0);
+    port_end_close(&end);
+    while (wait(NULL) > 0)
+        ;
+}
+
 static void while_the_link_is_down_packets_are_lost_and_what_was_lent_returns(void **state)
 {
     struct sl_dpdk_port_stats stats;
@@ -406,6 +438,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_server_waits_for_its_client),
         cmocka_unit_test(a_client_finds_a_server_that_starts_later),
         cmocka_unit_test(a_client_waits_for_a_server_that_does_not_run),
+        cmocka_unit_test(a_client_that_leaves_at_once_ends_no_server),
         cmocka_unit_test(while_the_link_is_down_packets_are_lost_and_what_was_lent_returns),
         cmocka_unit_test(a_server_survives_clients_that_are_killed_and_takes_the_next),
         cmocka_unit_test(a_client_survives_servers_that_are_killed_and_finds_the_next),
