@@ -83,6 +83,7 @@ struct sl_dpdk_port {
     bool is_client; /* of memif: started again when it finds no server */
     int socket_fd;  /* of a client's connection, the driver's */
     uint64_t socket_inode;
+    int xdp_fd; /* of af_xdp: reserves its interface; -1: none */
     uint64_t restart_ns, restart_wait_ns, hurry_until_ns;
     _Atomic uint64_t restarts;
 };
@@ -119,6 +120,11 @@ void sl_dpdk_random_mac(uint8_t mac[6]);
 /* By the driver's name and the spec. */
 void sl_dpdk_driver_traits(const char *driver, const struct sl_dpdk_spec *spec,
                            struct sl_dpdk_traits *out);
+
+/* ---- xdp.c ---- */
+
+/* Reserves the interface of a port of af_xdp until *out is closed. -EBUSY. Under control. */
+int sl_dpdk_xdp_reserve(const struct sl_dpdk_spec *spec, int *out);
 
 /* ---- pool.c ---- */
 

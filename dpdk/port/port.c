@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <rte_config.h>
 #include <rte_dev.h>
@@ -216,6 +217,14 @@ static int place_of(const char *name, unsigned *unused)
     return -1;
 }
 
+static void port_free(struct sl_dpdk_port *port)
+{
+    if (port->xdp_fd >= 0)
+        close(port->xdp_fd);
+    pthread_mutex_destroy(&port->neighbours_lock);
+    free(port);
+}
+
 static int open_port(const struct sl_dpdk_spec *spec, const struct sl_dpdk_port_settings *settings,
                      unsigned idx, struct sl_dpdk_port **out)
 {
@@ -227,12 +236,13 @@ static int open_port(const struct sl_dpdk_spec *spec, const struct sl_dpdk_port_
     memset(port, 0, sizeof(*port));
     pthread_mutex_init(&port->neighbours_lock, NULL);
     port->idx = (uint16_t)idx;
-    port->sleep_fd = -1;
+    port->sleep_fd = port->xdp_fd = -1;
     port->spec = *spec;
     err = sl_dpdk_driver_args(&port->spec);
-    if (err != 0)
-        goto err_free;
-    err = attach(port);
+    if (err == 0)
+        err = sl_dpdk_xdp_reserve(&port->spec, &port->xdp_fd);
+    if (err == 0)
+        err = attach(port);
     if (err != 0)
         goto err_free;
     err = set_up(port, settings);
@@ -250,7 +260,7 @@ err_detach:
     sl_dpdk_inject_stop(port);
     detach(port);
 err_free:
-    free(port);
+    port_free(port);
     return err;
 }
 
@@ -268,8 +278,7 @@ static void close_port(struct sl_dpdk_port *port)
     detach(port);
     sl_dpdk_memif_let_go(connection);
     sl_dpdk_pools_put(port);
-    pthread_mutex_destroy(&port->neighbours_lock);
-    free(port);
+    port_free(port);
 }
 
 static void put_one(struct sl_dpdk_port *port)

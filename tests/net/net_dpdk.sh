@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # DPDK over interfaces of the kernel, between hosts that are network namespaces: raw frames by af_packet and af_xdp, and,
 # where the DPDK transport is built, ranks over them.
-# usage: net_dpdk.sh bench_dpdk_raw BUILD
+# usage: net_dpdk.sh bench_dpdk_raw BUILD PORT_PEER
 set -uo pipefail
-raw=$1 build=$2
+raw=$1 build=$2 peer=$3
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=tests/tap.sh
 . "$here/../tap.sh"
@@ -37,11 +37,29 @@ ranks_over() {
     timeout 60 "$here/../../testing/dpdk/ranks.sh" --wire "$1" "$build" "$2" "$build/tools/bench/sluice-bench" -b 8 -e 1M -f 16 -i 3 -c 1
 }
 
+# an_end_of_xdp LIST: the port opens, or its process says why not; PEER then waits for a line of input that never comes.
+an_end_of_xdp() { veth_in 0 "$peer" "$1" echo; }
+
+# The driver removes the interface's program when any port of it closes, or does not open.
+others_leave_the_program() {
+    local first why status=0
+    veth_hosts 2 3498 || { echo "$veth_why"; return 1; }
+    exec {first}> >(an_end_of_xdp net_af_xdp0,iface=data0,start_queue=0 >"$dir/hello")
+    until [[ -s $dir/hello ]]; do sleep 0.02; done
+    why=$(an_end_of_xdp net_af_xdp0,iface=data0,start_queue=0 2>&1 </dev/null) && { echo "a second process has the queue"; status=1; }
+    [[ $why == *"another process drives"* ]] || { echo "$why"; status=1; }
+    [[ $(veth_in 0 ip link show data0) == *xdp* ]] || { echo "the program is gone"; status=1; }
+    exec {first}>&-
+    veth_down
+    return "$status"
+}
+
 veth_hosts 2 1500 || tap_skip_all "$veth_why"
 veth_down
 for wire in af_packet af_xdp; do
     tap_case "frames_of_every_size_pass_over_$wire" raw_frames "$wire"
 done
+tap_case an_interface_that_a_process_drives_by_xdp_stays_its_own others_leave_the_program
 if [[ -e $build/dpdk/sluice-dpdk.so ]]; then
     tap_case two_ranks_over_af_xdp_add_up ranks_over af_xdp 2
     tap_case three_ranks_over_af_packet_and_a_bridge_add_up ranks_over af_packet 3
