@@ -10,15 +10,19 @@
 
 #include "core/log.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define BYE_TRIES 16
 #define LINGER_NS (200 * SL_NS_PER_MS)
+/* Where the peer's process acknowledges, not its NIC: it has to get a processor first. */
+#define LINGER_TIMELY_NS (1000 * SL_NS_PER_MS)
 #define LINGER_REPAIR_NS (500 * SL_NS_PER_MS) /* while what a path has lost is repeated */
 #define LINGER_POLLS 1000000
 #define LINGER_EVERY 256 /* of them between polls of the sideband */
+#define LINGER_YIELD_EVERY 32
 
 /* ---- the state of a connection ---- */
 
@@ -231,6 +235,18 @@ static void repair(struct sl_mp_conn *conn)
         sl_mp_conn_push(conn);
 }
 
+static bool peer_answers_itself(const struct sl_mp_conn *conn)
+{
+    return (conn->iface->base.caps & SL_CAP_TIMELY) != 0;
+}
+
+/* Time for the peer: its process may wait for this very processor. */
+static void let_peer_run(unsigned polls)
+{
+    if (polls % LINGER_YIELD_EVERY == 0)
+        sched_yield();
+}
+
 /* Frames are done for their sender when they are posted: before the queue pairs go, they must have
  * arrived. Receives that are posted keep their memory meanwhile: they are canceled only when no
  * peer can write there any more. A send that is not over means that the connection is given up. */
@@ -238,7 +254,9 @@ void sl_mp_conn_linger(struct sl_mp_conn *conn)
 {
     const struct sl_clock *clock = conn->iface->base.worker->clock;
     const struct sl_mp_path *asked = NULL;
-    uint64_t since_ns = sl_now(clock), now_ns = since_ns, limit_ns = LINGER_NS;
+    bool is_timely = peer_answers_itself(conn);
+    uint64_t since_ns = sl_now(clock), now_ns = since_ns;
+    uint64_t limit_ns = is_timely ? LINGER_TIMELY_NS : LINGER_NS;
     uint32_t posted = 0;
 
     conn->lingers = true;
@@ -253,7 +271,9 @@ void sl_mp_conn_linger(struct sl_mp_conn *conn)
         if (conn->iface->in_progress)
             continue; /* others' turns are not for here */
         repair(conn);
-        if (conn->fencing != NULL || !sl_list_empty(&conn->repeat))
+        if (is_timely)
+            let_peer_run(i);
+        else if (conn->fencing != NULL || !sl_list_empty(&conn->repeat))
             limit_ns = LINGER_REPAIR_NS;
         bool over_sideband = conn->frame_path != NULL && conn->frame_path->rail == NULL;
 

@@ -550,6 +550,62 @@ static void a_place_far_into_a_message_is_named_in_two_parts(void **state)
     assert_int_equal(seen.flags & SL_DP_FLAG_WRITE, SL_DP_FLAG_WRITE);
 }
 
+/* ---- one end leaves ---- */
+
+static uint64_t wakes_ns; /* the other end's process does not run before */
+
+static void run_when_awake(void *arg)
+{
+    (void)arg;
+    if (loop_now(world_loop) >= wakes_ns)
+        (void)world[1].iface->ops->progress(world[1].iface, 64);
+}
+
+/* A short message is over for its sender at once; then the sender leaves, while the peer is kept
+ * from its processor for so long. Returns how long that takes. */
+static uint64_t leave_beside_a_sleeper(uint64_t ns, struct sl_req *recv_req)
+{
+    static uint8_t got[64], sent[64];
+    static struct sl_sink sink = {.dst = got, .len = sizeof(got), .tag = 7};
+    const struct sl_transport_ops *ops = world[0].iface->ops;
+    struct sl_buf buf = {.addr = sent, .len = sizeof(sent)};
+    struct sl_req send_req = {.status = SL_PENDING};
+    uint64_t since_ns = loop_now(world_loop);
+
+    *recv_req = (struct sl_req){.status = SL_PENDING};
+    assert_int_equal(ops->recv(world[1].ep, &sink, recv_req), 0);
+    assert_int_equal(ops->send(world[0].ep, &buf, 7, &send_req), 1);
+    wakes_ns = since_ns + ns;
+    loop_on_look(world_loop, run_when_awake, NULL);
+    ops->ep_destroy(world[0].ep);
+    world[0].ep = NULL;
+    loop_on_look(world_loop, NULL, NULL);
+    return loop_now(world_loop) - since_ns;
+}
+
+static void who_leaves_waits_until_the_peer_has_run_and_has_all(void **state)
+{
+    struct sl_req recv_req;
+    uint64_t took_ns;
+
+    (void)state;
+    world_join();
+    took_ns = leave_beside_a_sleeper(700 * SL_NS_PER_MS, &recv_req);
+    assert_in_range(took_ns, 700 * SL_NS_PER_MS, 800 * SL_NS_PER_MS);
+    WORLD_UNTIL(recv_req.status != SL_PENDING);
+    assert_int_equal(recv_req.status, 0);
+}
+
+static void who_leaves_does_not_wait_for_a_peer_that_stands_still(void **state)
+{
+    struct sl_req recv_req;
+
+    (void)state;
+    world_join();
+    assert_true(leave_beside_a_sleeper(SL_NEVER / 2, &recv_req) < 1500 * SL_NS_PER_MS);
+    WORLD_UNTIL(recv_req.status != SL_PENDING);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, world_clean)
 
 int main(void)
@@ -579,6 +635,8 @@ int main(void)
         CASE(buffers_of_frames_that_never_were_whole_come_back),
         CASE(a_send_outside_of_progress_leaves_at_once),
         CASE(a_place_far_into_a_message_is_named_in_two_parts),
+        CASE(who_leaves_waits_until_the_peer_has_run_and_has_all),
+        CASE(who_leaves_does_not_wait_for_a_peer_that_stands_still),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
