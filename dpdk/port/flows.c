@@ -21,6 +21,7 @@ struct place {
     struct sl_dpdk_user *_Atomic user;
 };
 
+static struct place first_chunk[CHUNK]; /* enough for most, and no heap that stays behind */
 static struct place *_Atomic chunks[CHUNKS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned chunk_count, free_count;
@@ -58,7 +59,7 @@ static int add_chunk(void)
     if (chunk_count == CHUNKS)
         return sl_fail(-ENOMEM, "this process has %d flows over DPDK, which is the most",
                        CHUNK * CHUNKS);
-    struct place *chunk = calloc(CHUNK, sizeof(*chunk));
+    struct place *chunk = chunk_count == 0 ? first_chunk : calloc(CHUNK, sizeof(*chunk));
     if (chunk == NULL)
         return sl_fail(-ENOMEM, "no memory for more flows over DPDK");
     uint16_t turn = (uint16_t)sl_seed(); /* a number of another process fits here seldom */
