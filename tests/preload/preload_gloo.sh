@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # A program on the installed gloo, as it is and under libsluice-preload.so: the same results to the last bit,
 # every call taken, and gloo's own behaviour where something goes wrong.
-# usage: preload_gloo.sh gloo_program|none libsluice-preload.so
+# usage: preload_gloo.sh gloo_program|none libsluice-preload.so [sluice-dpdk.so]
 set -uo pipefail
 program=$1
 shim=$2
+module=${3:-}
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../tap.sh"
 
@@ -68,6 +69,15 @@ over_tcp() {
     every_rank_took "$output" 3 && same_results 3
 }
 
+# The same over DPDK: a memif port to each other rank.
+over_dpdk() {
+    local output
+    mkdir "$folder/mesh"
+    output=$(shimmed 3 every SLUICE_PRELOAD=report SLUICE_TRANSPORT=dpdk SLUICE_DPDK_PORTS="mesh:$folder/mesh" \
+        SLUICE_MODULES_DIR="$(dirname "$module")" 2>&1) || { echo "$output"; return 1; }
+    every_rank_took "$output" 3 && same_results 3
+}
+
 story() {
     local output
     output=$(shimmed "$1" "$2" SLUICE_PRELOAD=report 2>&1) || { echo "$output"; return 1; }
@@ -106,6 +116,7 @@ without_module() {
 tap_case every_call_of_four_ranks_gives_the_same_bits_as_gloo every_call 4
 tap_case every_call_of_three_ranks_gives_the_same_bits_as_gloo every_call 3
 tap_case over_tcp_too_the_bits_are_those_of_gloo over_tcp
+[[ -z $module ]] || tap_case over_dpdk_too_the_bits_are_those_of_gloo over_dpdk
 tap_case every_call_of_two_ranks_gives_the_same_bits_as_gloo every_call 2
 tap_case sums_in_another_order_are_right_and_the_same_on_all_ranks another_order
 tap_case calls_of_several_threads_meet_by_tag story 4 threads

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # MPI programs under the shim, started by the MPI's own launcher: results, what the report says, and what happens
 # when the shim is off, alone, or not the same on all ranks.
-# usage: preload_mpi.sh openmpi|mpich PROGRAM libsluice-preload.so FOLDER_OF_SOURCES
+# usage: preload_mpi.sh openmpi|mpich PROGRAM libsluice-preload.so FOLDER_OF_SOURCES [sluice-dpdk.so]
 set -uo pipefail
-mpi=$1 program=$(realpath "$2") shim=$(realpath "$3") sources=$4
+mpi=$1 program=$(realpath "$2") shim=$(realpath "$3") sources=$4 module=${5:-}
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../tap.sh"
 
@@ -133,6 +133,15 @@ over_tcp() {
     said "^ok copies_share_connections" 1 && said "took [1-9][0-9]* calls" "$ranks" && said ": no engine" 0
 }
 
+# By DPDK, over memory that behaves as a wire: a port to each other rank, shared by the engines of nine communicators.
+over_dpdk() {
+    mkdir "$work/mesh"
+    under SLUICE_PRELOAD=report SLUICE_PRELOAD_MPI_EARLY_CALLS=2 SLUICE_TRANSPORT=dpdk SLUICE_DPDK_PORTS="mesh:$work/mesh" \
+        SLUICE_MODULES_DIR="$(dirname "$(realpath "$module")")" SLUICE_LOG=dpdk:debug,warn -- "$program" copies
+    said "^ok copies_share_connections" 1 && said "took [1-9][0-9]* calls" "$ranks" && said ": no engine" 0 &&
+        said "port net_memif_[0-9a-f_]* is up" $((ranks * (ranks - 1)))
+}
+
 # What is encoded so that nothing is lost is right, and rank 0 says once what it came to, at the end.
 compressed() {
     under SLUICE_PRELOAD=on SLUICE_COMPRESS=rans:when=always,min=1 -- "$program" reductions
@@ -183,6 +192,9 @@ tap_case "${mpi}_a_forked_child_reports_nothing_and_harms_nobody" forked
 tap_case "${mpi}_communicators_get_an_engine_when_they_have_seen_enough_calls" early
 tap_case "${mpi}_what_compression_came_to_is_said_once_at_the_end" compressed
 tap_case "${mpi}_copies_of_a_communicator_share_connections_over_tcp" over_tcp
+if [[ $mpi == openmpi && -n $module ]]; then
+    tap_case "${mpi}_copies_of_a_communicator_share_ports_of_dpdk" over_dpdk
+fi
 tap_case "${mpi}_a_rank_that_cannot_make_its_part_makes_all_pass_on" pass_together SLUICE_LOG=nonsense:9 \
     "no engine.*mpi: "
 tap_case "${mpi}_without_its_module_the_shim_takes_none_and_the_report_says_why" a_shim_alone
