@@ -3,11 +3,8 @@
 #ifndef SL_TESTS_VERBS_WORLD_H
 #define SL_TESTS_VERBS_WORLD_H
 
-#include "core/config.h"
-#include "core/event.h"
-#include "core/transport.h"
 #include "tests/fake/fake_ibv.h"
-#include "tests/fake/loop.h"
+#include "tests/fake/two_sides.h"
 #include "multipath/conn.h"
 #include "multipath/fallback.h"
 #include "verbs/iface.h"
@@ -16,20 +13,7 @@
 #include "verbs/queue_pair.h"
 #include "verbs/verbs.h"
 
-#define WORLD_LIMIT_NS (60 * SL_NS_PER_S)
-
-struct world_side {
-    struct sl_config config;
-    struct sl_worker worker;
-    struct sl_event_ring events;
-    struct sl_iface *iface;
-    struct sl_ep *ep;
-    unsigned downs;
-};
-
 extern struct fake_ibv *world_fake;
-extern struct loop *world_loop;
-extern struct world_side world[2];
 
 /* Rails of each side, for the next world_prepare(); 2 each, unless a case says otherwise, and after
  * world_end(). Side 0 has the first devices. */
@@ -38,33 +22,14 @@ extern unsigned world_rails[2];
 /* Fakes and settings of both ends; nothing is open yet: devices 0 and 1 are side 0's. more, which
  * may be NULL, changes a device before it is added. */
 void world_prepare(void (*more)(struct fake_ibv_device *params));
-/* Opens both ends; connects them; or both. */
+/* Opens both ends; or opens and connects them. */
 void world_open(void);
-void world_connect(void);
 void world_join(void);
 /* Closes what is open; nothing may be left of it, and nothing may have been misused. */
 void world_end(void);
 
 /* The same, as cmocka calls it after a case. */
 int world_clean(void **state);
-
-void world_progress(void);
-/* Until the condition holds; fails the case when it does not in time. */
-#define WORLD_UNTIL(condition)                                                                     \
-    do {                                                                                           \
-        uint64_t limit_ns = loop_now(world_loop) + WORLD_LIMIT_NS;                                 \
-                                                                                                   \
-        while (!(condition)) {                                                                     \
-            if (loop_now(world_loop) > limit_ns)                                                   \
-                fail_msg("in time: %s", #condition);                                               \
-            world_progress();                                                                      \
-        }                                                                                          \
-    } while (0)
-
-int world_send(unsigned side, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
-int world_recv(unsigned side, const struct sl_sink *sink, struct sl_req *req);
-/* One message of len bytes from one side to the other and back, checked. */
-void world_message(size_t len);
 
 static inline struct sl_verbs_iface *world_iface(unsigned side)
 {
