@@ -40,6 +40,7 @@ int sl_dp_engine_init(struct sl_dp_engine *engine, uint64_t now_ns)
         return sl_fail(-ENOMEM, "no memory for the timers of an engine");
     sl_dp_wheel_init(engine->wheel, now_ns);
     sl_list_init(&engine->ready);
+    sl_list_init(&engine->waiting);
     engine->now_ns = engine->looked_ns = now_ns;
     engine->away_ns = 0;
     return 0;
@@ -47,7 +48,7 @@ int sl_dp_engine_init(struct sl_dp_engine *engine, uint64_t now_ns)
 
 void sl_dp_engine_fini(struct sl_dp_engine *engine)
 {
-    sl_assert(sl_list_empty(&engine->ready));
+    sl_assert(sl_list_empty(&engine->ready) && sl_list_empty(&engine->waiting));
     sl_dp_free(engine, engine->wheel, sizeof(*engine->wheel));
     engine->wheel = NULL;
 }
@@ -87,17 +88,12 @@ static void put_before(struct sl_node *first, struct sl_node *list)
     }
 }
 
-unsigned sl_dp_engine_run(struct sl_dp_engine *engine, uint64_t now_ns, unsigned budget)
+/* Each ready flow once: those that still have something to do come back to the list. */
+static unsigned run_ready(struct sl_dp_engine *engine, unsigned budget)
 {
-    struct sl_node round, hungry, *node;
-    unsigned moved;
+    struct sl_node round = engine->ready, hungry, *node;
+    unsigned moved = 0;
 
-    sl_dp_engine_look(engine, now_ns);
-    moved = sl_dp_wheel_advance(engine->wheel, engine->now_ns);
-    if (sl_list_empty(&engine->ready))
-        return moved;
-    /* Each flow once: those that still have something to do come back to the list. */
-    round = engine->ready;
     round.next->prev = round.prev->next = &round;
     sl_list_init(&engine->ready);
     sl_list_init(&hungry);
@@ -119,9 +115,23 @@ unsigned sl_dp_engine_run(struct sl_dp_engine *engine, uint64_t now_ns, unsigned
     return moved;
 }
 
+unsigned sl_dp_engine_run(struct sl_dp_engine *engine, uint64_t now_ns, unsigned budget)
+{
+    struct sl_node *node;
+    unsigned moved;
+
+    sl_dp_engine_look(engine, now_ns);
+    moved = sl_dp_wheel_advance(engine->wheel, engine->now_ns);
+    if (!sl_list_empty(&engine->ready))
+        moved += run_ready(engine, budget);
+    while ((node = sl_list_pop_front(&engine->waiting)) != NULL)
+        sl_list_push_back(&engine->ready, node);
+    return moved;
+}
+
 uint64_t sl_dp_engine_next(const struct sl_dp_engine *engine)
 {
-    if (!sl_list_empty(&engine->ready))
+    if (!sl_list_empty(&engine->ready) || !sl_list_empty(&engine->waiting))
         return engine->now_ns;
     return sl_dp_wheel_next(engine->wheel);
 }

@@ -95,6 +95,7 @@ struct sl_dp_engine {
     uint64_t looked_ns;        /* when it last looked at the network: in receive() or run() */
     uint64_t away_ns;          /* between that time and the one before: it did not look */
     struct sl_node ready;      /* flows that have something to send or to answer */
+    struct sl_node waiting;    /* and those whose answer is for the run after the next one */
     struct sl_dp_wheel *wheel; /* timers and paced flows: dpdk/cc/wheel.h */
     uint64_t dropped_bad, dropped_secret, dropped_crc; /* packets that were none */
     uint64_t dropped_later;                            /* and that there was no memory for */

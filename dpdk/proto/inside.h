@@ -123,7 +123,7 @@ struct sl_dp_mtu {
 };
 
 struct sl_dp_flow {
-    struct sl_node ready; /* in engine->ready */
+    struct sl_node ready; /* in engine->ready or ->waiting */
     struct sl_dp_engine *engine;
     void *owner;
     struct sl_dp_timer timer;
@@ -160,8 +160,7 @@ struct sl_dp_flow {
     uint32_t rx_len;        /* and what came of it in order */
     uint8_t rx_flags;
     bool rx_within;    /* it has begun */
-    bool rx_waits;     /* the next run does not answer yet (receive.c) */
-    bool rx_waited;    /* and did not */
+    bool rx_waits;     /* its answer waits for one more run, or has (receive.c) */
     bool takes_turns;  /* the owner has replied to a frame that came alone, within SL_DP_TURN_NS */
     uint16_t rx_dirty; /* routes of the peer that are owed an answer */
     uint64_t alone_ns; /* when a frame came alone last */
@@ -242,6 +241,10 @@ static inline void sl_dp_heard(struct sl_dp_flow *flow)
 /* The next run sees to it. */
 static inline void sl_dp_ready(struct sl_dp_flow *flow)
 {
+    if (flow->rx_waits) {
+        flow->rx_waits = false;
+        sl_list_remove(&flow->ready);
+    }
     if (sl_list_empty(&flow->ready))
         sl_list_push_back(&flow->engine->ready, &flow->ready);
 }

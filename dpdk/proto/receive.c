@@ -106,10 +106,8 @@ static void note_route(struct sl_dp_flow *flow, const struct sl_dp_head *head, b
     struct sl_dp_rx_route *route = &flow->rx_route[head->route];
     bool is_newer = !route->is_known || (int16_t)(head->stamp - route->stamp) > 0;
 
-    flow->rx_waits = false;
     flow->rx_dirty |= (uint16_t)(1u << head->route);
     route->pending++;
-    sl_dp_ready(flow);
     if (!has_come)
         return;
     /* The network doubled it: that says nothing about what the sender repeats. */
@@ -187,15 +185,9 @@ static int answer_route(struct sl_dp_flow *flow, unsigned idx)
 
 int sl_dp_answer(struct sl_dp_flow *flow)
 {
-    if (flow->rx_waits) {
-        flow->rx_waits = false;
-        flow->rx_waited = true;
-        sl_dp_ready(flow);
-        return 0;
-    }
-    if (flow->rx_waited && flow->engine->now_ns - flow->alone_ns > SL_DP_TURN_NS)
+    if (flow->rx_waits && flow->engine->now_ns - flow->alone_ns > SL_DP_TURN_NS)
         flow->takes_turns = false; /* it computes between the runs */
-    flow->rx_waited = false;
+    flow->rx_waits = false;
     for (unsigned left = flow->rx_dirty; left != 0; left &= left - 1) {
         int status = answer_route(flow, (unsigned)__builtin_ctz(left));
 
@@ -235,7 +227,7 @@ static bool record(struct sl_dp_flow *flow, const struct packet *packet)
  * missing: nobody is in need of the answer. */
 static bool is_alone(const struct sl_dp_flow *flow, const struct sl_dp_head *head)
 {
-    const uint8_t told = SL_DP_FLAG_LAST | SL_DP_FLAG_WRITE | SL_DP_FLAG_AGAIN;
+    const uint8_t told = SL_DP_FLAG_LAST | SL_DP_FLAG_WRITE | SL_DP_FLAG_NOW | SL_DP_FLAG_AGAIN;
 
     return (head->flags & told) == SL_DP_FLAG_LAST && flow->rx_dirty == 0 && !flow->rx_within &&
            head->seq == flow->due && head->part == 0 && sl_dp_after(flow->seen, flow->due) <= 0;
@@ -267,6 +259,7 @@ static void drop_for_now(struct sl_dp_flow *flow, const struct sl_dp_head *head)
 {
     flow->engine->dropped_later++;
     note_route(flow, head, false, false);
+    sl_dp_ready(flow);
 }
 
 /* Copies it to its place. False: it has none, now or ever. */
@@ -314,9 +307,13 @@ static bool receive_wanted(struct sl_dp_flow *flow, const struct packet *packet,
     if (!place(flow, packet))
         return false;
     note_route(flow, &packet->head, is_marked, true);
-    if (alone) {
+    if (alone)
         flow->alone_ns = flow->engine->now_ns;
-        flow->rx_waits = flow->takes_turns;
+    if (alone && flow->takes_turns && sl_list_empty(&flow->ready)) { /* nor is there more to do */
+        flow->rx_waits = true;
+        sl_list_push_back(&flow->engine->waiting, &flow->ready);
+    } else {
+        sl_dp_ready(flow);
     }
     take(flow, packet);
     return true;
@@ -343,6 +340,7 @@ static void receive_data(struct sl_dp_flow *flow, const struct packet *packet, b
     case CAME_BEFORE:
         flow->stats.repeated_packets++;
         note_route(flow, head, is_marked, true);
+        sl_dp_ready(flow);
         break;
     case WANTED:
         if (!receive_wanted(flow, packet, is_marked))
