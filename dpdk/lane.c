@@ -259,19 +259,24 @@ static int route_lane(struct sl_mp_path *path)
 /* ---- data ---- */
 
 /* In progress packets leave at the end of the round. Outside of it nobody knows when the next one
- * comes: they leave at once, and are stamped with the time that it is now. */
+ * comes: they leave at once, and are stamped with the time that it is now, which for a small
+ * message is read once it has left. */
 static void flow_post(struct sl_dpdk_lane *lane, bool is_write, uint32_t imm, uint32_t base,
                       const void *bytes, uint32_t len)
 {
     struct sl_dpdk_iface *iface = lane->rail->iface;
+    const struct sl_clock *clock = iface->mp.base.worker->clock;
 
     if (SL_LIKELY(iface->mp.in_progress)) {
         sl_dp_flow_post(lane->flow, is_write, imm, base, bytes, len);
-        return;
+    } else if (sl_dp_flow_post_early(lane->flow, is_write, imm, base, bytes, len)) {
+        sl_dpdk_flush(iface->user, lane->rail->port);
+        sl_dp_flow_left(lane->flow, sl_now(clock));
+    } else {
+        sl_dp_engine_tick(&iface->engine, sl_now(clock));
+        sl_dp_flow_post(lane->flow, is_write, imm, base, bytes, len);
+        sl_dpdk_flush(iface->user, lane->rail->port);
     }
-    sl_dp_engine_tick(&iface->engine, sl_now(iface->mp.base.worker->clock));
-    sl_dp_flow_post(lane->flow, is_write, imm, base, bytes, len);
-    sl_dpdk_flush(iface->user, lane->rail->port);
 }
 
 static void post(struct sl_mp_path *path, const struct sl_mp_tx_frame *frame, bool signal)

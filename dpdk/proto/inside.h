@@ -279,12 +279,6 @@ void sl_dp_retire(struct sl_dp_flow *flow);
 /* receive.c */
 /* Answers the routes that are owed it. -EAGAIN: not all. */
 int sl_dp_answer(struct sl_dp_flow *flow);
-/* The owner has posted: if that is the reply to a frame, the next answers wait for replies. */
-static inline void sl_dp_note_turn(struct sl_dp_flow *flow)
-{
-    if (!flow->takes_turns && flow->alone_ns != 0)
-        flow->takes_turns = flow->engine->now_ns - flow->alone_ns < SL_DP_TURN_NS;
-}
 
 /* recover.c */
 void sl_dp_acknowledged(struct sl_dp_flow *flow, const struct sl_dp_head *head, const void *payload,

@@ -200,8 +200,9 @@ unsigned sl_dp_send(struct sl_dp_flow *flow, unsigned budget)
     return sent;
 }
 
-void sl_dp_flow_post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t base,
-                     const void *bytes, uint32_t len)
+/* As of engine->now_ns. */
+static void post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t base,
+                 const void *bytes, uint32_t len)
 {
     struct sl_dp_message *message = sl_dp_message_at(flow, flow->posted);
 
@@ -215,7 +216,6 @@ void sl_dp_flow_post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint3
         flow->silent_ns = flow->engine->now_ns;
         sl_dp_wake(flow, flow->silent_ns + flow->engine->settings.dead_ns);
     }
-    sl_dp_note_turn(flow);
     flow->posted++;
     flow->unsent += len;
     if (len > flow->mtu.payload && flow->mtu.at_ns <= flow->engine->now_ns)
@@ -227,6 +227,42 @@ void sl_dp_flow_post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint3
 uint64_t sl_dp_flow_unsent(const struct sl_dp_flow *flow)
 {
     return flow->unsent;
+}
+
+/* If it is the reply to a frame, the next answers wait for replies. */
+static void note_turn(struct sl_dp_flow *flow)
+{
+    if (!flow->takes_turns && flow->alone_ns != 0)
+        flow->takes_turns = flow->engine->now_ns - flow->alone_ns < SL_DP_TURN_NS;
+}
+
+void sl_dp_flow_post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t base,
+                     const void *bytes, uint32_t len)
+{
+    note_turn(flow);
+    post(flow, is_write, imm, base, bytes, len);
+}
+
+bool sl_dp_flow_post_early(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t base,
+                           const void *bytes, uint32_t len)
+{
+    if (flow->lost.count > 0 || flow->cut != flow->posted || flow->is_stuck ||
+        len > flow->mtu.payload || flow->route_count > 1 || flow->route[0].cc.pace_ns != 0)
+        return false;
+    post(flow, is_write, imm, base, bytes, len);
+    return true;
+}
+
+void sl_dp_flow_left(struct sl_dp_flow *flow, uint64_t now_ns)
+{
+    sl_dp_engine_tick(flow->engine, now_ns);
+    if (flow->has_failed)
+        return;
+    note_turn(flow);
+    if (flow->posted - flow->arrived == 1) /* nothing was owed before */
+        flow->silent_ns = flow->engine->now_ns;
+    if (flow->cut == flow->posted) /* else there was no room for it */
+        sl_dp_tx_at(flow, flow->next - 1)->sent_ns = flow->engine->now_ns | 1;
 }
 
 void sl_dp_flow_sent(struct sl_dp_flow *flow, uint8_t place)

@@ -141,6 +141,72 @@ static void spaced_packets_go_when_their_time_comes(void **state)
     hand_stop(&hand);
 }
 
+static bool post_early(uint32_t len)
+{
+    static const uint8_t bytes[2000];
+
+    return sl_dp_flow_post_early(hand.flow, false, 0, 0, bytes, len);
+}
+
+static void a_message_that_left_early_was_sent_when_it_left(void **state)
+{
+    const uint64_t start_ns = 1000 * HAND_MS,
+                   away_ns = 1200 * HAND_MS; /* it was not run for that */
+
+    hand_start(&hand, &hand_ends);
+    assert_true(post_early(8));
+    assert_int_equal(hand.count, 1);
+    assert_int_equal(hand.engine.now_ns, start_ns);
+    sl_dp_flow_left(hand.flow, start_ns + away_ns);
+    hand.now_ns = start_ns + away_ns + 3000;
+    hand_ack(&hand, 0, 1, 0, 0, 1, 0);
+    assert_true(hand_cc_log.last.rtt_ns >= 2999 && hand_cc_log.last.rtt_ns <= 3000);
+    /* A peer that says nothing has its whole time from then on. */
+    hand.now_ns += 95 * HAND_MS;
+    assert_true(post_early(8));
+    sl_dp_flow_left(hand.flow, hand.now_ns);
+    hand_idle(&hand, 990 * HAND_MS, HAND_MS);
+    assert_int_equal(hand.failures, 0);
+    hand_idle(&hand, 20 * HAND_MS, HAND_MS);
+    assert_int_equal(hand.failures, 1);
+    hand_stop(&hand);
+}
+
+static void no_message_leaves_early_that_depends_on_time_or_on_others(void **state)
+{
+    struct sl_dp_ends two = hand_ends;
+
+    hand_start(&hand, &hand_ends);
+    assert_false(post_early(1001)); /* more than a packet */
+    hand.room = 0;
+    assert_true(post_early(8)); /* the port is full: the next run sends it */
+    sl_dp_flow_left(hand.flow, hand.now_ns + 5000);
+    assert_false(post_early(8));
+    hand.room = UINT_MAX;
+    hand_run(&hand, 10000);
+    assert_true(post_early(8));
+    sl_dp_flow_left(hand.flow, hand.now_ns);
+    for (uint32_t i = 0; i < 3; i++)
+        hand_post(&hand, i, 8);
+    hand_ack(&hand, 0, 0, 4, 4, 4, 0xf); /* the first one is lost, and goes before */
+    assert_int_equal(hand.flow->lost.count, 1);
+    assert_false(post_early(8));
+    hand_stop(&hand);
+    hand_cc_log.window = 1;
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 0, 2000); /* the second half waits for the window */
+    assert_false(post_early(8));
+    hand_stop(&hand);
+    hand_cc_log.pace_ns = 1000;
+    hand_start(&hand, &hand_ends);
+    assert_false(post_early(8));
+    hand_stop(&hand);
+    two.routes = 2;
+    hand_start(&hand, &two);
+    assert_false(post_early(8));
+    hand_stop(&hand);
+}
+
 static void the_budget_of_a_run_is_kept_and_shared(void **state)
 {
     struct sl_dp_ends ends = hand_ends;
@@ -205,6 +271,8 @@ int main(void)
         cmocka_unit_test(a_full_port_stops_it_and_the_next_run_goes_on_where_it_was),
         cmocka_unit_test(a_message_is_retired_when_the_port_reads_it_no_more),
         cmocka_unit_test(spaced_packets_go_when_their_time_comes),
+        cmocka_unit_test(a_message_that_left_early_was_sent_when_it_left),
+        cmocka_unit_test(no_message_leaves_early_that_depends_on_time_or_on_others),
         cmocka_unit_test(the_budget_of_a_run_is_kept_and_shared),
         cmocka_unit_test(a_port_that_is_always_full_is_shared),
     };
