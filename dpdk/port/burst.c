@@ -234,7 +234,8 @@ static void hand_over(struct sl_dpdk_user *user, struct rte_mbuf **packets, unsi
         if (bytes != NULL && port != NULL && sl_dpdk_flow_user(flow) == user)
             user->packet(user->arg, port, flow, bytes, len, packet->hash.fdir.hi != 0);
     }
-    rte_pktmbuf_free_bulk(packets, count);
+    if (count > 0)
+        rte_pktmbuf_free_bulk(packets, count);
 }
 
 static unsigned empty_inbox(struct sl_dpdk_user *user)
