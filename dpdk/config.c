@@ -5,6 +5,7 @@
 #include "core/err.h"
 #include "core/transport.h"
 #include "dpdk/port/port.h"
+#include "dpdk/proto/flow.h"
 
 #include <stdio.h>
 
@@ -30,9 +31,10 @@ static const struct sl_config_row rows[] = {
     SL_ROW_INT("DPDK_PATHS_PER_RAIL", mp.paths_per_rail, "0", "paths", 0, 16,
                "Paths between a pair of ports, each with a UDP source port, an order and a "
                "congestion window of its own. 0: one."),
-    SL_ROW_INT("DPDK_ROUTES", routes, "1", "routes", 1, 16,
+    SL_ROW_INT("DPDK_ROUTES", routes, "0", "routes", 0, SL_DP_ROUTES_MAX,
                "UDP source ports over which the packets of one path are sprayed, by what each "
-               "delivers."),
+               "delivers. 0: four, and one between ports of one named wire (memif), which has no "
+               "other way."),
     SL_MP_ROW_LAZY("DPDK"),
     SL_ROW_INT("DPDK_MTU", mtu, "0", "bytes", 0, 65535,
                "Largest IP packet. 0: what the ports of both ends take; more than 1500 is tried "

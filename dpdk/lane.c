@@ -61,7 +61,6 @@ static int create(struct sl_mp_conn *conn, struct sl_mp_path **out)
     lane->base.conn = conn;
     lane->base.lanes = &sl_dpdk_lanes;
     lane->base.depth = SL_MP_WINDOW;
-    lane->route_count = (unsigned)sl_dpdk_config(iface->config)->routes;
     for (unsigned i = 0; i < SL_DP_MESSAGES_MAX; i++)
         lane->buffers[i] = SL_DPDK_NO_BUFFER;
     *out = &lane->base;
@@ -97,6 +96,7 @@ static int open_lane(struct sl_mp_path *path, const struct sl_mp_rail_info *remo
                        path->rail->name, path->remote_rail);
     lane->is_direct = lane->rail->info.address.segment != 0 &&
                       lane->rail->info.address.segment == lane->remote.segment;
+    lane->route_count = sl_dpdk_routes_wanted(lane);
     sl_dpdk_route_choose(lane);
     err = draw_secret(&lane->secret);
     if (err == 0)

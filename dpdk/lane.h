@@ -96,6 +96,8 @@ static inline uint16_t sl_dpdk_lane_port(const struct sl_dpdk_lane *lane)
 /* route.c */
 /* Chooses the label, and with it the source ports, by the path table, the user's list or a draw. */
 void sl_dpdk_route_choose(struct sl_dpdk_lane *lane);
+/* How many a lane is to have between its ports. */
+unsigned sl_dpdk_routes_wanted(const struct sl_dpdk_lane *lane);
 /* Routes, as multipath/lane.h has them. */
 unsigned sl_dpdk_route_count(const struct sl_mp_path *path);
 void sl_dpdk_route_tell(const struct sl_mp_path *path, unsigned route, struct sl_state_path *out);

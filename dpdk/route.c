@@ -14,6 +14,7 @@
 
 #define SOURCE_PORT_FIRST 0xc000u /* the dynamic ports */
 #define SOURCE_PORTS 0x4000u
+#define ROUTES_AUTO 4
 
 /* What labels are drawn from: another row for each connection, direction, path and try. The nonces
  * are drawn by each process for each of its connections, so ranks that share a port, or reach the
@@ -74,6 +75,13 @@ static void choose_ports(struct sl_dpdk_lane *lane)
             source_port = (uint16_t)(SOURCE_PORT_FIRST + sl_rng_below(&rng, SOURCE_PORTS));
         lane->routes[i] = (struct sl_dpdk_route){.source_port = source_port};
     }
+}
+
+unsigned sl_dpdk_routes_wanted(const struct sl_dpdk_lane *lane)
+{
+    unsigned routes = (unsigned)sl_dpdk_config(lane->rail->iface->config)->routes;
+
+    return routes != 0 ? routes : lane->is_direct ? 1 : ROUTES_AUTO;
 }
 
 void sl_dpdk_route_choose(struct sl_dpdk_lane *lane)

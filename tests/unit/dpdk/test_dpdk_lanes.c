@@ -301,6 +301,17 @@ static void each_route_is_shown_and_weighed_by_its_number(void **state)
     rmdir(folder);
 }
 
+static void without_a_wish_a_named_wire_has_one_route_and_any_other_four(void **state)
+{
+    (void)state;
+    world_join();
+    assert_int_equal(world_lane(0, 0)->route_count, world_lane(0, 0)->is_direct ? 1 : 4);
+    world_lane(0, 0)->is_direct = !world_lane(0, 0)->is_direct;
+    assert_int_equal(sl_dpdk_routes_wanted(world_lane(0, 0)), world_lane(0, 0)->is_direct ? 1 : 4);
+    sl_dpdk_config_edit(&world[0].config)->routes = 3;
+    assert_int_equal(sl_dpdk_routes_wanted(world_lane(0, 0)), 3);
+}
+
 static void a_long_message_is_posted_as_it_is_sent_so_that_others_wait_for_little(void **state)
 {
     static uint8_t bytes[LONG], got[LONG];
@@ -623,6 +634,7 @@ int main(void)
         CASE(a_lane_sprays_over_its_routes),
         CASE(a_route_that_dies_is_left_and_told),
         CASE(each_route_is_shown_and_weighed_by_its_number),
+        CASE(without_a_wish_a_named_wire_has_one_route_and_any_other_four),
         CASE(a_long_message_is_posted_as_it_is_sent_so_that_others_wait_for_little),
         CASE(each_kind_of_congestion_control_can_be_had),
         CASE(paths_between_two_ports_have_ports_of_their_own),
