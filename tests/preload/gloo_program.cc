@@ -91,8 +91,11 @@ int main(int argc, char **argv)
     for (int rank = 0; rank < atoi(argv[1]); rank++) {
         pid_t pid = fork();
 
-        if (pid == 0)
+        if (pid == 0) {
+            setenv("SLUICE_LOCAL_RANK", std::to_string(rank).c_str(), 1); // as a launcher tells it
+            setenv("SLUICE_LOCAL_SIZE", argv[1], 1);
             return child(rank, argc, argv);
+        }
         if (pid < 0) {
             perror("fork");
             return 1;

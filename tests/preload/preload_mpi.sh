@@ -133,11 +133,19 @@ over_tcp() {
     said "^ok copies_share_connections" 1 && said "took [1-9][0-9]* calls" "$ranks" && said ": no engine" 0
 }
 
+# A mesh of ports wants to know a rank's place on its host, which MPI's launcher knows.
+cat >"$work/placed" <<'END'
+#!/bin/bash
+export SLUICE_LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK SLUICE_LOCAL_SIZE=$OMPI_COMM_WORLD_LOCAL_SIZE
+exec "$@"
+END
+chmod +x "$work/placed"
+
 # By DPDK, over memory that behaves as a wire: a port to each other rank, shared by the engines of nine communicators.
 over_dpdk() {
     mkdir "$work/mesh"
     under SLUICE_PRELOAD=report SLUICE_PRELOAD_MPI_EARLY_CALLS=2 SLUICE_TRANSPORT=dpdk SLUICE_DPDK_PORTS="mesh:$work/mesh" \
-        SLUICE_MODULES_DIR="$(dirname "$(realpath "$module")")" SLUICE_LOG=dpdk:debug,warn -- "$program" copies
+        SLUICE_MODULES_DIR="$(dirname "$(realpath "$module")")" SLUICE_LOG=dpdk:debug,warn -- "$work/placed" "$program" copies
     said "^ok copies_share_connections" 1 && said "took [1-9][0-9]* calls" "$ranks" && said ": no engine" 0 &&
         said "port net_memif_[0-9a-f_]* is up" $((ranks * (ranks - 1)))
 }
