@@ -182,6 +182,16 @@ void sl_dpdk_links_note(uint64_t now_ns);
  * call. */
 uint64_t sl_dpdk_links_restart(uint64_t now_ns);
 
+/* ---- server.c ---- */
+
+/* Must this port, which nobody uses any more, be left in DPDK, stopped? Under control. */
+bool sl_dpdk_server_stays(const struct sl_dpdk_port *port);
+/* Of one that was left there: -EBUSY, it is wanted with other arguments. */
+int sl_dpdk_server_check(const struct sl_dpdk_spec *spec);
+/* Is there one left of that kind? */
+bool sl_dpdk_servers_any(bool (*fits)(const struct sl_dpdk_spec *spec, const void *arg),
+                         const void *arg);
+
 /* ---- memif.c ---- */
 
 /* Before a server's port is made: a socket that nobody listens to any more goes. */
@@ -199,10 +209,6 @@ void sl_dpdk_memif_let_go(int fd);
 /* A child of fork() or exec() that kept the port's sockets would hide from the peer that this
  * process ended. */
 void sl_dpdk_memif_close_in_children(const struct sl_dpdk_port *port);
-/* After a server's port is gone: its driver removes the socket's file and goes on listening. The
- * descriptor cannot be closed, since DPDK's control thread watches it until the process ends, and
- * aborts where a watched one is none; so it becomes one that is never due. Under control. */
-void sl_dpdk_memif_silence(const struct sl_dpdk_spec *spec);
 /* The wire's number: the same at both ends. */
 uint32_t sl_dpdk_memif_segment(const struct sl_dpdk_spec *spec);
 

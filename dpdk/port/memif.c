@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -192,18 +191,25 @@ void sl_dpdk_memif_let_go(int fd)
         close(fd);
 }
 
+static bool listens_at(const struct sl_dpdk_spec *spec, const void *arg)
+{
+    const struct sockaddr_un *address = arg;
+    struct sockaddr_un other = {0};
+
+    return is_path(spec, &other) && strcmp(other.sun_path, address->sun_path) == 0;
+}
+
 /* A server's socket serves several ports of a process, by their ids. */
 static bool is_ours(const struct sockaddr_un *address)
 {
     for (unsigned i = 0; i < SL_DPDK_PORTS_MAX; i++) {
         const struct sl_dpdk_port *port = sl_dpdk_open_ports[i];
-        struct sockaddr_un other = {0};
 
         if (port != NULL && port->traits.is_gated && !port->is_client &&
-            is_path(&port->spec, &other) && strcmp(other.sun_path, address->sun_path) == 0)
+            listens_at(&port->spec, address))
             return true;
     }
-    return false;
+    return sl_dpdk_servers_any(listens_at, address);
 }
 
 int sl_dpdk_memif_clear(const struct sl_dpdk_spec *spec)
@@ -225,33 +231,4 @@ int sl_dpdk_memif_clear(const struct sl_dpdk_spec *spec)
         return sl_fail(-errno, "DPDK port '%s' cannot remove %s, which an ended process left: %s",
                        spec->name, address.sun_path, strerror(errno));
     return 0;
-}
-
-static bool listens(int fd)
-{
-    int is_listener = 0;
-    socklen_t len = sizeof(is_listener);
-
-    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listener, &len) == 0 && is_listener != 0;
-}
-
-void sl_dpdk_memif_silence(const struct sl_dpdk_spec *spec)
-{
-    static int nothing = -1; /* as long as the process */
-    struct sockaddr_un address = {0};
-    struct stat status;
-    DIR *dir;
-    int fd;
-
-    if ((is_path(spec, &address) && lstat(address.sun_path, &status) == 0) || is_ours(&address))
-        return;
-    if (nothing < 0)
-        nothing = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    dir = opendir("/proc/self/fd");
-    while (nothing >= 0 && (fd = next_socket(dir, address.sun_path, false, &status)) >= 0) {
-        if (listens(fd))
-            (void)dup3(nothing, fd, O_CLOEXEC);
-    }
-    if (dir != NULL)
-        closedir(dir);
 }

@@ -56,15 +56,13 @@ static void detach(struct sl_dpdk_port *port)
 {
     struct rte_eth_dev_info info;
 
-    if (port->was_there || rte_eth_dev_info_get(port->id, &info) != 0)
+    if (port->was_there || sl_dpdk_server_stays(port) || rte_eth_dev_info_get(port->id, &info) != 0)
         return;
     rte_eth_dev_close(port->id);
     if (info.device != NULL)
         rte_dev_remove(info.device);
     if (port->spec.kind == SL_DPDK_RING)
         sl_dpdk_ring_detach(&port->spec);
-    if (port->traits.is_gated && !port->is_client)
-        sl_dpdk_memif_silence(&port->spec);
 }
 
 /* The largest frame: by the driver's table, by its MTU, or by what the user wishes. */
@@ -238,7 +236,9 @@ static int open_port(const struct sl_dpdk_spec *spec, const struct sl_dpdk_port_
     port->idx = (uint16_t)idx;
     port->sleep_fd = port->xdp_fd = -1;
     port->spec = *spec;
-    err = sl_dpdk_driver_args(&port->spec);
+    err = sl_dpdk_server_check(spec);
+    if (err == 0)
+        err = sl_dpdk_driver_args(&port->spec);
     if (err == 0)
         err = sl_dpdk_xdp_reserve(&port->spec, &port->xdp_fd);
     if (err == 0)

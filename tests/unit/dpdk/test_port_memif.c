@@ -306,17 +306,53 @@ static int sockets_left(void)
     return count;
 }
 
-/* The driver alone would go on listening, at a socket without a file. */
-static void a_server_that_was_closed_listens_no_more(void **state)
+/* One socket, however often it is opened: the driver cannot close it (server.c). */
+static void a_server_that_is_opened_again_is_the_one_that_was_there(void **state)
 {
+    struct sl_dpdk_port *ports[SL_DPDK_PORTS_MAX];
+    struct sl_dpdk_port_settings settings = {.rank = -1, .local_rank = -1};
+    unsigned number = socket_number++;
+    int before = sockets_left();
+    struct port_end end;
+    char list[200];
+    size_t count;
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        open_end(&end, wire("server", number), 0);
+        port_end_close(&end);
+        assert_int_equal(sockets_left(), before + 1);
+    }
+    snprintf(list, sizeof(list), "%s,bsize=4096", wire("server", number));
+    settings.list = list;
+    assert_int_equal(sl_dpdk_ports_get(&settings, ports, SL_DPDK_PORTS_MAX, &count), -EBUSY);
+    snprintf(list, sizeof(list), "net_memif_y,role=server,id=6,socket=%s/%u.sock", dir, number);
+    assert_int_equal(sl_dpdk_ports_get(&settings, ports, SL_DPDK_PORTS_MAX, &count), 0);
+    sl_dpdk_ports_put(ports, count);
+    assert_int_equal(sockets_left(), before + 1);
+}
+
+/* One that connects, as a client does, just before the server is closed. */
+static void a_client_does_not_wait_for_a_server_that_was_closed(void **state)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    unsigned number = socket_number++;
     struct port_end end;
 
     (void)state;
-    assert_int_equal(sockets_left(), 0);
-    open_end(&end, wire("server", socket_number++), 0);
-    assert_int_equal(sockets_left(), 1);
-    port_end_close(&end);
-    assert_int_equal(sockets_left(), 0);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s/%u.sock", dir, number);
+    for (unsigned i = 0; i < 10; i++) {
+        struct pollfd client = {.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0),
+                                .events = POLLIN};
+
+        open_end(&end, wire("server", number), 0);
+        assert_int_equal(connect(client.fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        port_end_close(&end);
+        open_end(&end, wire("server", number), 0);
+        assert_int_equal(poll(&client, 1, 3000), 1);
+        close(client.fd);
+        port_end_close(&end);
+    }
 }
 
 /* Otherwise the peer would not notice when the parent ends. */
@@ -444,7 +480,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_client_survives_servers_that_are_killed_and_finds_the_next),
         cmocka_unit_test(a_mesh_of_three_starts_in_any_order),
         cmocka_unit_test(a_socket_that_somebody_listens_at_is_left_alone),
-        cmocka_unit_test(a_server_that_was_closed_listens_no_more),
+        cmocka_unit_test(a_server_that_is_opened_again_is_the_one_that_was_there),
+        cmocka_unit_test(a_client_does_not_wait_for_a_server_that_was_closed),
         cmocka_unit_test(a_child_has_no_sockets_and_no_ports),
         cmocka_unit_test(closing_beside_a_dead_peer_raises_no_signal),
         cmocka_unit_test(a_sleeper_wakes_when_packets_come),
