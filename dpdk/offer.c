@@ -99,14 +99,17 @@ static uint32_t payload_of(uint32_t frame, bool crc)
     return frame - FRAME_HEADERS - (crc ? SL_DP_CRC_BYTES : 0);
 }
 
-/* The largest frame that both ends take, and of those that surely pass: on one wire, all. */
+/* The largest frame that both ends and the protocol take, and of those that surely pass: on one
+ * wire, all. */
 static void agree_on_sizes(const struct sl_dpdk_lane *lane, const struct sl_dpdk_rail_info *remote,
                            struct sl_dp_ends *out)
 {
     uint32_t ours = lane->rail->info.frame_most, theirs = sl_dpdk_frame_most(remote);
-    uint32_t most = ours < theirs ? ours : theirs;
-    uint32_t sure = lane->is_direct || most < FRAME_SURE ? most : FRAME_SURE;
+    uint32_t most = ours < theirs ? ours : theirs, sure;
 
+    if (payload_of(most, out->crc) > SL_DP_PAYLOAD_MOST)
+        most -= payload_of(most, out->crc) - SL_DP_PAYLOAD_MOST;
+    sure = lane->is_direct || most < FRAME_SURE ? most : FRAME_SURE;
     out->payload_most = payload_of(most, out->crc);
     out->payload_least = payload_of(sure, out->crc);
 }

@@ -131,6 +131,28 @@ static void through_a_network_large_packets_are_tried_first(void **state)
     assert_int_equal(ends.payload_least, 771 - 74);
 }
 
+static void packets_are_no_larger_than_the_protocol_takes(void **state)
+{
+    struct sl_dpdk_lane *lane = world_lane(1, 0);
+    struct sl_mp_control control = offer_of(0, 0);
+    uint32_t own = lane->rail->info.frame_most;
+    struct sl_dp_flow *flow;
+    struct sl_dp_ends ends;
+
+    (void)state;
+    lane->rail->info.frame_most = 16384 + 14; /* @mtu=16384 */
+    memset((uint8_t *)&control.offer.rail + FRAME_MOST, 0x40, 2);
+    for (unsigned i = 0; i < 4; i++) {
+        lane->is_direct = i % 2 == 0;
+        control.offer.lane[FLAGS] = i / 2;
+        ends = agreed(&control);
+        assert_int_equal(ends.payload_most, SL_DP_PAYLOAD_MOST);
+        assert_int_equal(sl_dp_flow_open(&world_iface(1)->engine, &ends, NULL, &flow), 0);
+        sl_dp_flow_close(flow);
+    }
+    lane->rail->info.frame_most = own;
+}
+
 static void versions_that_do_not_meet_are_refused(void **state)
 {
     struct sl_mp_control control = offer_of(0, 0);
@@ -199,6 +221,7 @@ int main(void)
         cmocka_unit_test(wires_and_subnets_say_who_reaches_whom),
         cmocka_unit_test(ports_are_joined_by_their_wires),
         cmocka_unit_test(through_a_network_large_packets_are_tried_first),
+        cmocka_unit_test(packets_are_no_larger_than_the_protocol_takes),
     };
 
     return cmocka_run_group_tests(tests, setup, world_clean);
