@@ -197,6 +197,8 @@ bool sl_dpdk_servers_any(bool (*fits)(const struct sl_dpdk_spec *spec, const voi
 /* Before a server's port is made: a socket that nobody listens to any more goes. */
 int sl_dpdk_memif_clear(const struct sl_dpdk_spec *spec);
 bool sl_dpdk_memif_serves(const struct sl_dpdk_spec *spec);
+/* Takes the name of a server's socket away, if it is a file. */
+void sl_dpdk_memif_unname(const struct sl_dpdk_spec *spec);
 /* The connection of a client's port that was just started: kept in it. Under control. */
 void sl_dpdk_memif_find_socket(struct sl_dpdk_port *port);
 /* Does the driver still have it? */

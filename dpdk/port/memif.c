@@ -199,6 +199,14 @@ static bool listens_at(const struct sl_dpdk_spec *spec, const void *arg)
     return is_path(spec, &other) && strcmp(other.sun_path, address->sun_path) == 0;
 }
 
+void sl_dpdk_memif_unname(const struct sl_dpdk_spec *spec)
+{
+    struct sockaddr_un address;
+
+    if (is_path(spec, &address))
+        (void)unlink(address.sun_path);
+}
+
 /* A server's socket serves several ports of a process, by their ids. */
 static bool is_ours(const struct sockaddr_un *address)
 {

@@ -12,9 +12,11 @@
 #include "dpdk/port/inside.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static struct sl_dpdk_spec kept[SL_DPDK_PORTS_MAX];
 static unsigned kept_count;
+static pid_t keeper; /* a child of fork() has none of them */
 
 static const struct sl_dpdk_spec *find(const char *name)
 {
@@ -34,7 +36,15 @@ bool sl_dpdk_server_stays(const struct sl_dpdk_port *port)
     if (kept_count == SL_DPDK_PORTS_MAX)
         return false;
     kept[kept_count++] = port->spec;
+    keeper = getpid();
     return true;
+}
+
+/* At the end of the process. */
+__attribute__((destructor)) static void unname_all(void)
+{
+    for (unsigned i = 0; i < kept_count && keeper == getpid(); i++)
+        sl_dpdk_memif_unname(&kept[i]);
 }
 
 /* A MAC that was drawn for it stands behind those that were asked for (driver.c). */
