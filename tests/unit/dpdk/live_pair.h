@@ -31,7 +31,7 @@ struct live_end {
 
 struct live_pair {
     struct live_end end[2];
-    uint64_t busy_ns; /* of both ends' rounds */
+    uint64_t busy_ns; /* of the processor, in both ends' rounds */
 };
 
 /* Over the ports that the list names first and second. Negative errno. */

@@ -103,7 +103,7 @@ static void whatever_a_stranger_sends_nothing_ends_nothing_is_added(void **state
     }
 }
 
-/* Of time that both ends take, the stranger's own not counted. */
+/* Of the processor, by both ends; the stranger's own time is not counted. */
 static double time_of_run(unsigned percent)
 {
     uint64_t before = pair.busy_ns;
@@ -139,7 +139,7 @@ static void a_transfer_beside_a_stranger_has_nearly_its_speed(void **state)
         printf("# beside a stranger who sends %u packets for 100: %.2f of its speed alone (%.2f to "
                "%.2f)\n",
                percents[i], ratios[ROUNDS / 2], ratios[0], ratios[ROUNDS - 1]);
-        assert_true(ratios[ROUNDS / 2] > 0.3);
+        assert_true(ratios[ROUNDS / 2] > 0.5);
     }
     stranger.percent = 0;
 }
