@@ -78,7 +78,14 @@ static void *place_write(struct sl_dpdk_lane *lane, uint32_t imm, uint32_t off, 
     return cts->addr + at;
 }
 
-/* A buffer holds the frame until it is told, and longer if it has to wait. */
+/* The message that arrives next: all before it were noted. */
+static bool is_next(const struct sl_dpdk_lane *lane, uint32_t imm)
+{
+    return imm >> 16 == (uint16_t)(lane->base.arrived + lane->told_count);
+}
+
+/* A buffer holds the frame until it is told, and longer if it has to wait. The last one is for the
+ * frame that is next: others would hold it until that one has come, and that one wait for them. */
 static void *place_frame(struct sl_dpdk_lane *lane, uint32_t imm, uint32_t off, uint32_t len)
 {
     struct sl_dpdk_rail *rail = lane->rail;
@@ -87,7 +94,7 @@ static void *place_frame(struct sl_dpdk_lane *lane, uint32_t imm, uint32_t off, 
 
     if (SL_UNLIKELY(off > room || len > room - off))
         return NULL;
-    if (*buffer == SL_DPDK_NO_BUFFER)
+    if (*buffer == SL_DPDK_NO_BUFFER && (rail->buffers.free_count > 1 || is_next(lane, imm)))
         *buffer = sl_dpdk_buffer_take(rail);
     if (SL_UNLIKELY(*buffer == SL_DPDK_NO_BUFFER))
         return SL_DP_LATER;

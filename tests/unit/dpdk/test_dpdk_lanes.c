@@ -406,6 +406,35 @@ static void without_receive_buffers_frames_wait(void **state)
     assert_int_equal(world[1].downs, 0);
 }
 
+static void the_last_receive_buffer_is_for_the_frame_that_is_next(void **state)
+{
+    struct sl_dpdk_lane *lane;
+    struct sl_dpdk_rail *rail;
+    uint32_t next;
+    unsigned all;
+
+    (void)state;
+    world_join();
+    world_message(100);
+    lane = (struct sl_dpdk_lane *)world_conn(1)->frame_path;
+    rail = lane->rail;
+    next = lane->base.arrived;
+    all = rail->buffers.free_count;
+    assert_true(next > 0 && all > 2);
+    rail->buffers.free_count = 2;
+    for (uint32_t i = 1; i < 4; i++) { /* the first of them did not come */
+        void *to = sl_dpdk_flow_ops.place(lane->flow, false, (next + i) << 16, 0, 100);
+
+        assert_true(to != NULL && (to == SL_DP_LATER) == (i > 1));
+    }
+    assert_true(sl_dpdk_flow_ops.place(lane->flow, false, next << 16, 0, 100) != SL_DP_LATER);
+    assert_int_equal(rail->buffers.free_count, 0);
+    for (uint32_t i = 0; i < 2; i++)
+        lane->buffers[(next + i) % SL_DP_MESSAGES_MAX] = SL_DPDK_NO_BUFFER;
+    rail->buffers.free_count = all;
+    world_message(100);
+}
+
 /* ---- strangers ---- */
 
 /* A packet to side 1's flow, by who knows as much of it as is said. */
@@ -640,6 +669,7 @@ int main(void)
         CASE(paths_between_two_ports_have_ports_of_their_own),
         CASE(a_preferred_port_comes_first_and_carries),
         CASE(without_receive_buffers_frames_wait),
+        CASE(the_last_receive_buffer_is_for_the_frame_that_is_next),
         CASE(a_stranger_changes_nothing),
         CASE(a_peer_cannot_write_where_nothing_was_granted),
         CASE(a_peer_cannot_write_past_what_was_granted),
