@@ -87,6 +87,23 @@ static void it_still_does_after_half_of_all_numbers_came_in_order(void **state)
     hand_stop(&hand);
 }
 
+static void stamps_wrap(void **state)
+{
+    static const uint16_t stamps[] = {UINT16_MAX - 1, UINT16_MAX, 1, 0};
+    static const uint16_t latest[] = {UINT16_MAX - 1, UINT16_MAX, 1, 1};
+
+    hand_start(&hand, &hand_ends);
+    for (uint32_t seq = 0; seq < 4; seq++) {
+        struct sl_dp_head head = head_of(seq, WRITE);
+
+        head.stamp = stamps[seq];
+        hand_data(&hand, head, 1, 100);
+        hand_run(&hand, 100);
+        assert_int_equal(hand_last(&hand, SL_DP_ACK, 0)->head.stamp, latest[seq]);
+    }
+    hand_stop(&hand);
+}
+
 static void each_route_is_answered_by_itself(void **state)
 {
     struct sl_dp_ends ends = hand_ends;
@@ -286,10 +303,19 @@ static void a_packet_in_parts_is_whole_when_all_of_them_came(void **state)
     assert_int_equal(hand.arrived_len, 130);
     /* The next packet at that place begins afresh. */
     head = head_of(65, LAST);
-    head.seq = 2 + 63;
-    head.part = 0x20;
+    head.part = 0x10;
     hand_data(&hand, head, 7, 50);
     assert_int_equal(hand.arrivals, 2);
+    hand_run(&hand, 100);
+    assert_int_equal(hand_last(&hand, SL_DP_ACK, 0)->head.seq, 2);
+    assert_int_equal(hand_last(&hand, SL_DP_ACK, 0)->ack.words, 0);
+    /* There is no part 2 of 2, and there are no 9. */
+    head = head_of(2, LAST);
+    head.part = 0x12;
+    hand_data(&hand, head, 7, 50);
+    head.part = 0x80;
+    hand_data(&hand, head, 7, 50);
+    assert_int_equal(hand.engine.dropped_bad, 2);
     hand_stop(&hand);
 }
 
@@ -468,6 +494,7 @@ int main(void)
         cmocka_unit_test(packets_in_any_order_are_placed_at_once_and_told_in_order),
         cmocka_unit_test(an_answer_shows_what_came_and_what_did_not),
         cmocka_unit_test(it_still_does_after_half_of_all_numbers_came_in_order),
+        cmocka_unit_test(stamps_wrap),
         cmocka_unit_test(each_route_is_answered_by_itself),
         cmocka_unit_test(what_came_before_is_not_placed_again_but_answered),
         cmocka_unit_test(what_there_is_no_memory_for_counts_as_lost),

@@ -134,6 +134,45 @@ static void timeouts_begin_at_their_floor_and_double(void **state)
     hand_stop(&hand);
 }
 
+static void wait_for_timeout(unsigned number, uint64_t least_ms, uint64_t most_ms)
+{
+    uint64_t from_ns = hand.now_ns;
+
+    while (hand_cc_log.timeouts < number)
+        hand_run(&hand, 100000);
+    assert_in_range(hand.now_ns - from_ns, least_ms * HAND_MS, most_ms * HAND_MS);
+}
+
+static void they_begin_anew_when_something_arrives_and_double_not_while_the_peer_lives(void **state)
+{
+    start(3, 1);
+    wait_for_timeout(1, 19, 22);
+    wait_for_timeout(2, 39, 42);
+    hand_ack(&hand, 0, 4, hand.flow->route[0].sent - 1, 3, 4, 0);
+    assert_int_equal(hand.flow->route[0].timeouts, 0);
+    hand_post(&hand, 3, 1000);
+    wait_for_timeout(3, 19, 22);
+    /* It answers probes, and may have no memory for a frame. */
+    for (unsigned i = 4; i < 8; i++) {
+        hand_run(&hand, 1000);
+        hand_probe_reply(&hand, 0, hand_last(&hand, SL_DP_PROBE, 0)->head.stamp, 0);
+        wait_for_timeout(i, 19, 22);
+    }
+    hand_stop(&hand);
+}
+
+static void what_was_sent_twice_shows_nothing_of_its_second_stamp(void **state)
+{
+    start(1, 1);
+    hand_idle(&hand, 3 * RTT_NS, 10000);
+    assert_int_equal(hand.flow->route[0].sent, 3); /* the tail-loss probe */
+    hand_post(&hand, 3, 1000);
+    hand_ack(&hand, 0, 2, 1, 1, 2, 0); /* the first transmission came */
+    assert_int_equal(hand.retired, 2);
+    assert_int_equal(hand.flow->route[0].high, 2);
+    hand_stop(&hand);
+}
+
 static void a_timeout_is_put_off_once_when_this_end_had_not_run(void **state)
 {
     start(3, 1);
@@ -153,6 +192,16 @@ static void without_an_answer_the_flow_fails_in_time(void **state)
     assert_int_equal(hand.failures, 1);
     assert_int_equal(hand.status, -ETIMEDOUT);
     assert_true(sl_dp_engine_next(&hand.engine) == UINT64_MAX);
+    hand_stop(&hand);
+    /* Nor does it help to post more. */
+    start(3, 1);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(hand.failures, i * 50 >= 1000);
+        hand_post(&hand, 3 + i, 10);
+        hand_idle(&hand, 50 * HAND_MS, HAND_MS);
+    }
+    hand_idle(&hand, 10 * HAND_MS, HAND_MS);
+    assert_int_equal(hand.failures, 1);
     hand_stop(&hand);
 }
 
@@ -324,6 +373,9 @@ int main(void)
         cmocka_unit_test(what_went_by_another_route_is_no_sign_of_loss),
         cmocka_unit_test(a_probe_goes_after_two_round_trips_of_silence_and_asks_for_an_answer),
         cmocka_unit_test(timeouts_begin_at_their_floor_and_double),
+        cmocka_unit_test(
+            they_begin_anew_when_something_arrives_and_double_not_while_the_peer_lives),
+        cmocka_unit_test(what_was_sent_twice_shows_nothing_of_its_second_stamp),
         cmocka_unit_test(a_timeout_is_put_off_once_when_this_end_had_not_run),
         cmocka_unit_test(without_an_answer_the_flow_fails_in_time),
         cmocka_unit_test(time_in_which_this_end_was_stopped_does_not_count_for_a_death),
