@@ -50,6 +50,8 @@ int sl_dpdk_mesh_expand(const struct sl_dpdk_entry *entry,
         entry->options.gateway[0] != 0)
         return sl_fail(-EINVAL, "DPDK port '%s' is many ports: it has no @ip, @gw or @segment",
                        entry->device);
+    if (ranks == SL_DPDK_COUNT_ANY)
+        ranks = own > 0 ? own + 1 : 2;
     if (own < 0 || ranks <= 0)
         return sl_fail(-EINVAL,
                        "DPDK port '%s' needs to know which rank of how many on this host this is: "

@@ -9,6 +9,7 @@
 #include "dpdk/port/quiet.h"
 #include "dpdk/port/ring.h"
 
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,11 @@ static int attach(struct sl_dpdk_port *port)
     int err = rte_dev_probe(devargs);
     if (err == 0 && rte_eth_dev_get_port_by_name(port->spec.name, &port->id) == 0)
         return 0;
+    if (if_nametoindex(port->spec.name) != 0)
+        return sl_fail(-ENODEV,
+                       "DPDK has no port '%s', which is an interface of the kernel: write "
+                       "net_af_packet0,iface=%s or net_af_xdp0,iface=%s, or its PCI address",
+                       port->spec.name, port->spec.name, port->spec.name);
     sl_dpdk_log_first(why, sizeof(why));
     if (why[0] == '\0')
         snprintf(why, sizeof(why), "%s",

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
 bool sl_dpdk_arg(const char *args, const char *key, char *out, size_t cap)
 {
@@ -27,17 +28,24 @@ bool sl_dpdk_arg(const char *args, const char *key, char *out, size_t cap)
     return false;
 }
 
-/* "0000:3b:00.0" or "3b:00.0", with its end. */
-static bool is_pci(const char *name)
+/* What EAL calls "0000:3B:00.0" or "3b:0.0": with a domain, all digits, and small letters. False:
+ * it is no PCI address. */
+static bool pci_name(const char *name, char *out, size_t cap)
 {
     unsigned domain, bus, slot, function;
     int end = 0;
 
-    if (sscanf(name, "%4x:%2x:%2x.%1x%n", &domain, &bus, &slot, &function, &end) == 4 &&
-        name[end] == '\0')
-        return true;
-    end = 0;
-    return sscanf(name, "%2x:%2x.%1x%n", &bus, &slot, &function, &end) == 3 && name[end] == '\0';
+    if (!isxdigit((unsigned char)*name))
+        return false;
+    if (sscanf(name, "%4x:%2x:%2x.%1x%n", &domain, &bus, &slot, &function, &end) != 4 ||
+        name[end] != '\0') {
+        domain = 0;
+        end = 0;
+        if (sscanf(name, "%2x:%2x.%1x%n", &bus, &slot, &function, &end) != 3 || name[end] != '\0')
+            return false;
+    }
+    snprintf(out, cap, "%04x:%02x:%02x.%x", domain, bus, slot, function);
+    return true;
 }
 
 static bool is_name(const char *name)
@@ -71,12 +79,57 @@ static int append(struct sl_dpdk_spec *spec, const char *arg)
     return 0;
 }
 
+/* The driver throws all of its arguments away where it does not know one, and says nothing. */
+static int check_memif_keys(const struct sl_dpdk_spec *spec)
+{
+    static const char *const keys[] = {
+        "id",        "role",      "bsize", "rsize",     "socket", "socket-abstract",
+        "owner-uid", "owner-gid", "mac",   "zero-copy", "secret"};
+
+    for (const char *at = spec->args; *at != '\0'; at += strcspn(at, ","), at += *at == ',') {
+        size_t len = strcspn(at, ",="), i = 0;
+
+        while (i < SL_ARRAY_LEN(keys) && (strlen(keys[i]) != len || strncmp(at, keys[i], len) != 0))
+            i++;
+        if (i == SL_ARRAY_LEN(keys) || at[len] != '=')
+            return sl_fail(
+                -EINVAL,
+                "DPDK port '%s' has the argument '%.*s', which is none of memif's: id role "
+                "socket socket-abstract bsize rsize mac secret owner-uid owner-gid",
+                spec->name, (int)strcspn(at, ","), at);
+    }
+    return 0;
+}
+
+/* Of what the driver takes, and does wrong with ours. */
+static int check_memif(const struct sl_dpdk_spec *spec)
+{
+    char text[SL_DPDK_ARGS_MAX];
+
+    if (sl_dpdk_arg(spec->args, "socket", text, sizeof(text)) &&
+        strlen(text) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+        return sl_fail(-EINVAL,
+                       "DPDK port '%s' has a socket with a path of %zu bytes, and %zu are the most",
+                       spec->name, strlen(text), sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+    if (sl_dpdk_arg(spec->args, "zero-copy", text, sizeof(text)) && strcmp(text, "no") != 0)
+        return sl_fail(
+            -EINVAL,
+            "DPDK port '%s' has zero-copy=%s, which sends memory of DPDK's alone: leave it "
+            "away",
+            spec->name, text);
+    return 0;
+}
+
 int sl_dpdk_memif_defaults(struct sl_dpdk_spec *spec)
 {
     uint32_t frame = (spec->mtu != 0 ? spec->mtu : SL_DPDK_MTU_USUAL) + 14;
     char text[SL_DPDK_ARGS_MAX], arg[32];
-    int err = 0;
+    int err = check_memif_keys(spec);
 
+    if (err == 0)
+        err = check_memif(spec);
+    if (err != 0)
+        return err;
     if (sl_dpdk_arg(spec->args, "bsize", text, sizeof(text))) {
         unsigned long bsize = strtoul(text, NULL, 10);
 
@@ -101,19 +154,16 @@ static int read_device(const struct sl_dpdk_entry *entry, struct sl_dpdk_spec *o
     size_t len = strcspn(entry->device, ",");
     const char *args = entry->device + len;
 
-    snprintf(out->name, sizeof(out->name), "%.*s", (int)len, entry->device);
-    out->kind = is_pci(out->name) ? SL_DPDK_PCI : SL_DPDK_VDEV;
+    char name[SL_DPDK_NAME_MAX];
+
+    snprintf(name, sizeof(name), "%.*s", (int)len, entry->device);
+    snprintf(out->name, sizeof(out->name), "%s", name);
+    out->kind = pci_name(name, out->name, sizeof(out->name)) ? SL_DPDK_PCI : SL_DPDK_VDEV;
     if (len >= sizeof(out->name) || (out->kind == SL_DPDK_VDEV && !is_name(out->name)))
         return sl_fail(-EINVAL,
                        "'%.*s' of the list of DPDK ports is no PCI address (0000:3b:00.0), no name "
                        "of a virtual device (net_memif0), no ring:NAME/0 and no mesh:DIR",
                        (int)len, entry->device);
-    if (out->kind == SL_DPDK_PCI && strchr(out->name, ':') == strrchr(out->name, ':')) {
-        char name[SL_DPDK_NAME_MAX]; /* EAL's names have the domain */
-
-        snprintf(name, sizeof(name), "0000:%.*s", (int)len, entry->device);
-        memcpy(out->name, name, sizeof(name));
-    }
     if (*args == '\0')
         return 0;
     args++;
@@ -200,7 +250,7 @@ int sl_dpdk_specs_parse(const struct sl_dpdk_port_settings *settings, struct sl_
 int sl_dpdk_ports_check(const char *list)
 {
     struct sl_dpdk_spec specs[SL_DPDK_PORTS_MAX];
-    struct sl_dpdk_port_settings settings = {.list = list, .local_count = 2};
+    struct sl_dpdk_port_settings settings = {.list = list, .local_count = SL_DPDK_COUNT_ANY};
     size_t count;
 
     return sl_dpdk_specs_parse(&settings, specs, SL_DPDK_PORTS_MAX, &count);

@@ -7,6 +7,9 @@
 
 #include <stddef.h>
 
+/* local_count while a list is only looked at: as many ranks as it needs. */
+#define SL_DPDK_COUNT_ANY (-1)
+
 /* One port of the list while it is read. */
 struct sl_dpdk_entry {
     char device[SL_DPDK_ARGS_MAX]; /* before the first '@' */

@@ -820,6 +820,9 @@ static void ports_that_are_not_there_are_told(void **state)
     settings.list = "net_nothing0";
     assert_int_equal(sl_dpdk_ports_get(&settings, ports, SL_DPDK_PORTS_MAX, &count), -ENODEV);
     assert_non_null(strstr(sluice_last_error(), "net_nothing0"));
+    settings.list = "lo";
+    assert_int_equal(sl_dpdk_ports_get(&settings, ports, SL_DPDK_PORTS_MAX, &count), -ENODEV);
+    assert_non_null(strstr(sluice_last_error(), "net_af_packet0,iface=lo"));
     settings.list = "0000:ff:1f.7";
     assert_int_equal(sl_dpdk_ports_get(&settings, ports, SL_DPDK_PORTS_MAX, &count), -ENODEV);
     settings.list = "ring:a/0 net_af_packet0,iface=nosuch0";

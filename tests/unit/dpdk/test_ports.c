@@ -55,6 +55,19 @@ static void a_pci_address_is_completed_and_keeps_its_arguments(void **state)
     assert_int_equal(specs[1].mtu, 1500);
 }
 
+/* EAL would find no device of the other spellings. */
+static void a_pci_address_is_spelled_as_dpdk_does(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("0000:3B:00.1 5e:0.0 10000:3b:00.1"), -EINVAL);
+    assert_int_equal(parse("0000:3B:00.1 5e:0.0 1:3b:00.1"), 0);
+    assert_string_equal(specs[0].name, "0000:3b:00.1");
+    assert_string_equal(specs[1].name, "0000:5e:00.0");
+    assert_string_equal(specs[2].name, "0001:3b:00.1");
+    refused("3b:00.0 0000:3B:0.0", "twice");
+    refused("+3b:00.0", "no PCI address");
+}
+
 static void options_follow_the_device(void **state)
 {
     static const uint8_t ip[4] = {10, 1, 0, 2}, gateway[4] = {10, 1, 0, 1};
@@ -88,6 +101,31 @@ static void memif_gets_a_buffer_for_a_whole_frame_and_a_socket_in_the_file_syste
     assert_int_equal(parse("net_memif0,bsize=2048,socket-abstract=yes"), 0);
     assert_string_equal(specs[0].args, "bsize=2048,socket-abstract=yes");
     refused("net_memif0,bsize=2048@mtu=9000", "bsize=2048");
+}
+
+static void what_memif_would_overlook_or_do_wrong_is_refused(void **state)
+{
+    char list[256];
+
+    (void)state;
+    refused("net_memif0,rol=server,socket=/run/a.sock", "'rol=server'");
+    refused("net_memif0,role=server,socket", "'socket'");
+    refused("net_memif0,role=client,zero-copy=yes", "zero-copy=yes");
+    assert_int_equal(parse("net_memif0,role=client,zero-copy=no,secret=x,owner-uid=1"), 0);
+    snprintf(list, sizeof(list), "net_memif0,socket=/%0107d", 0);
+    refused(list, "108 bytes, and 107");
+    snprintf(list, sizeof(list), "net_memif0,socket=/%0106d", 0);
+    assert_int_equal(parse(list), 0);
+}
+
+/* When the variables are read nobody knows how many ranks the host has. */
+static void a_list_is_looked_at_without_a_launcher(void **state)
+{
+    (void)state;
+    assert_int_equal(sl_dpdk_ports_check("mesh:/run/m@rank=5"), 0);
+    assert_int_equal(sl_dpdk_ports_check("mesh:/run/m@rank=0"), 0);
+    assert_int_equal(sl_dpdk_ports_check("mesh:/run/m mesh:/run/n net_memif%l,id=%r"), 0);
+    assert_int_equal(sl_dpdk_ports_check("mesh:/run/m@rank=5@ranks=5"), -EINVAL);
 }
 
 static void placeholders_become_numbers(void **state)
@@ -257,8 +295,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_list_has_no_ports),
         cmocka_unit_test(a_pci_address_is_completed_and_keeps_its_arguments),
+        cmocka_unit_test(a_pci_address_is_spelled_as_dpdk_does),
         cmocka_unit_test(options_follow_the_device),
         cmocka_unit_test(memif_gets_a_buffer_for_a_whole_frame_and_a_socket_in_the_file_system),
+        cmocka_unit_test(what_memif_would_overlook_or_do_wrong_is_refused),
+        cmocka_unit_test(a_list_is_looked_at_without_a_launcher),
         cmocka_unit_test(placeholders_become_numbers),
         cmocka_unit_test(a_mesh_is_a_port_to_each_other_rank),
         cmocka_unit_test(both_ends_of_a_mesh_name_the_same_sockets),
