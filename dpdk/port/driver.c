@@ -20,6 +20,7 @@
 #define XDP_ROOM 3776
 #define HEADROOM 128 /* RTE_PKTMBUF_HEADROOM */
 #define XDP_FRAME 3456
+#define PACKET_HEAD 80 /* of the kernel, before a frame in the ring of a packet socket */
 
 static const struct {
     const char *name;
@@ -50,8 +51,12 @@ void sl_dpdk_driver_traits(const char *driver, const struct sl_dpdk_spec *spec,
     }
     if (sl_dpdk_arg(spec->args, "bsize", text, sizeof(text))) /* memif: more is damaged */
         out->frame_most = (uint32_t)strtoul(text, NULL, 10);
-    if (sl_dpdk_arg(spec->args, "framesz", text, sizeof(text))) /* af_packet: not one byte less */
-        out->room = HEADROOM + (uint32_t)strtoul(text, NULL, 10);
+    if (sl_dpdk_arg(spec->args, "framesz", text, sizeof(text))) {
+        uint32_t place = (uint32_t)strtoul(text, NULL, 10);
+
+        out->room = HEADROOM + place; /* af_packet: not one byte less */
+        out->frame_most = place > PACKET_HEAD ? place - PACKET_HEAD : 1; /* more is cut off */
+    }
 }
 
 /* The MTU of an interface of the kernel, or 0. */
@@ -127,10 +132,13 @@ int sl_dpdk_driver_args(struct sl_dpdk_spec *spec)
     if (mtu == 0)
         return sl_fail(-ENODEV, "DPDK port '%s' needs the interface '%s', which is not here",
                        spec->name, interface);
-    if (spec->mtu == 0 || spec->mtu > mtu)
+    if (spec->mtu == 0)
+        spec->mtu = SL_DPDK_MTU_USUAL; /* lo has more than a buffer takes */
+    if (spec->mtu > mtu)
         spec->mtu = mtu;
     char text[16];
     if (is_xdp && !sl_dpdk_arg(spec->args, "busy_budget", text, sizeof(text)))
         sl_text_add(spec->args, sizeof(spec->args), ",busy_budget=0");
-    return is_packet ? packet_socket_args(spec, mtu) : 0;
+    return is_packet ? packet_socket_args(spec, mtu < SL_DPDK_MTU_MOST ? mtu : SL_DPDK_MTU_MOST)
+                     : 0;
 }

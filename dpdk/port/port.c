@@ -193,6 +193,12 @@ static int set_up(struct sl_dpdk_port *port, const struct sl_dpdk_port_settings 
     port->is_client = port->traits.is_gated && !sl_dpdk_memif_serves(&port->spec);
     port->is_up = !port->traits.is_gated;
     choose_frame(port, &info, settings->mtu);
+    if (port->frame_most < SL_DPDK_MTU_LEAST + 14)
+        return sl_fail(-EINVAL,
+                       "DPDK port '%s' takes IP packets of up to %u bytes, and %d are the least: "
+                       "raise what limits them (@mtu, SLUICE_DPDK_MTU, the interface's MTU, bsize, "
+                       "framesz)",
+                       port->name, port->frame_most - 14, SL_DPDK_MTU_LEAST);
     choose_address(port, settings);
     err = configure(port, &info);
     if (err == 0)

@@ -3,6 +3,7 @@
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/log.h"
+#include "dpdk/port/inside.h"
 #include "dpdk/port/ports.h"
 #include "dpdk/proto/wire.h"
 #include "tests/unit/dpdk/port_end.h"
@@ -196,6 +197,45 @@ static void a_nic_is_on_a_wire_only_if_it_is_named(void **state)
     assert_int_equal(info.address.segment, 0);
     assert_int_equal(named.address.segment, sl_dpdk_hash("blue"));
     port_end_close(&a);
+}
+
+static uint32_t frame_most_of(const char *driver, const char *args)
+{
+    struct sl_dpdk_spec spec = {.kind = SL_DPDK_VDEV};
+    struct sl_dpdk_traits traits;
+
+    snprintf(spec.args, sizeof(spec.args), "%s", args);
+    sl_dpdk_driver_traits(driver, &spec, &traits);
+    return traits.frame_most;
+}
+
+static void a_port_that_takes_too_little_says_what_to_change(void **state)
+{
+    static const char *const lists[] = {"net_null0", "net_memif9,socket=/tmp/none.sock,bsize=500"};
+    struct sl_dpdk_port *ports[SL_DPDK_PORTS_MAX];
+    size_t count;
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct sl_dpdk_port_settings settings = {
+            .list = lists[i], .mtu = i == 0 ? 575 : 0, .rank = -1, .local_rank = -1};
+
+        assert_int_equal(sl_dpdk_ports_get(&settings, ports, SL_DPDK_PORTS_MAX, &count), -EINVAL);
+        assert_non_null(strstr(sluice_last_error(), "576 are the least"));
+    }
+    assert_int_equal(frame_most_of("net_af_packet", "framesz=2048"), 1968);
+    assert_int_equal(frame_most_of("net_af_packet", "framesz=16"), 1);
+}
+
+/* "lo" has 65,536 bytes, and a buffer less. */
+static void an_interface_with_a_huge_mtu_has_usual_frames(void **state)
+{
+    struct sl_dpdk_spec spec = {.kind = SL_DPDK_VDEV, .name = "net_af_packet0", .args = "iface=lo"};
+
+    (void)state;
+    assert_int_equal(sl_dpdk_driver_args(&spec), 0);
+    assert_int_equal(spec.mtu, SL_DPDK_MTU_USUAL);
+    assert_non_null(strstr(spec.args, "framesz="));
 }
 
 static void packets_of_any_length_arrive_whole_copied_or_lent(void **state)
@@ -844,6 +884,8 @@ int main(void)
         cmocka_unit_test(the_threads_affinity_and_signals_stay_as_they_were),
         cmocka_unit_test(a_port_tells_what_it_is),
         cmocka_unit_test(a_nic_is_on_a_wire_only_if_it_is_named),
+        cmocka_unit_test(a_port_that_takes_too_little_says_what_to_change),
+        cmocka_unit_test(an_interface_with_a_huge_mtu_has_usual_frames),
         cmocka_unit_test(packets_of_any_length_arrive_whole_copied_or_lent),
         cmocka_unit_test(a_tail_follows_the_payload),
         cmocka_unit_test(a_full_port_says_so_and_takes_more_when_it_was_emptied),
