@@ -42,6 +42,10 @@ static int make(unsigned count, uint32_t room, bool plain, struct rte_mempool **
     *out = rte_pktmbuf_pool_create(name, count, CACHE, private, (uint16_t)room, SOCKET_ID_ANY);
     if (*out != NULL)
         return 0;
+    if (rte_errno == EINVAL)
+        return sl_fail_text(-ENOTSUP,
+                            "DPDK makes no pools of buffers here: its driver mempool_ring "
+                            "is not installed (Debian: librte-mempool-ring23)");
     return sl_fail(rte_errno != 0 ? -rte_errno : -ENOMEM,
                    "DPDK has no memory for %u buffers of %u bytes (%s): raise "
                    "SLUICE_DPDK_MEMORY_MIB, or the limit of huge pages",
