@@ -144,14 +144,14 @@ struct sl_dp_engine *sl_dp_flow_engine(const struct sl_dp_flow *flow);
  * engine->now_ns. Calls nothing but packet(). */
 void sl_dp_flow_post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t base,
                      const void *bytes, uint32_t len);
-/* Bytes that were posted and have not been sent once. */
-uint64_t sl_dp_flow_unsent(const struct sl_dp_flow *flow);
-/* The same of a message of one packet with nothing before it, where nothing depends on what time it
- * is: the clock need not be read before the packet is with the port. sl_dp_flow_left() follows, with
- * that time, before anything else is done with the engine. False: not taken, as it does. */
+/* The same of a message of one packet with nothing before it, where nothing depends on what time
+ * it is: the clock need not be read before the packet is with the port. sl_dp_flow_left() follows,
+ * with that time, before anything else is done with the engine. False: not taken, as it does. */
 bool sl_dp_flow_post_early(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t base,
                            const void *bytes, uint32_t len);
 void sl_dp_flow_left(struct sl_dp_flow *flow, uint64_t now_ns);
+/* Bytes that were posted and have not been sent once. */
+uint64_t sl_dp_flow_unsent(const struct sl_dp_flow *flow);
 /* The port has read a payload for which packet() returned 1. retired() comes from the next run. */
 void sl_dp_flow_sent(struct sl_dp_flow *flow, uint8_t message);
 
