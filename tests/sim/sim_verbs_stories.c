@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-#define ORDERS 60
+#define ORDERS 40
 
 static struct vs_run run;
 
