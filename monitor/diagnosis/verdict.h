@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the rules say of a job: one accused object a verdict, or the set of those that the data cannot
+ * tell apart, with the evidence. Rules add to a list; text, JSON and bundles are made of it.
+ */
+#ifndef SL_MONITOR_DIAGNOSIS_VERDICT_H
+#define SL_MONITOR_DIAGNOSIS_VERDICT_H
+
+#include "monitor/diagnosis/job.h"
+
+enum sl_verdict_class {
+    SL_VERDICT_NOT_HUNG,     /* nothing is wrong */
+    SL_VERDICT_HOST_STALLED, /* the process does not come to issue its next operation */
+    SL_VERDICT_GPU_STUCK,    /* the rank's GPU or engine does not finish what others have */
+    SL_VERDICT_DEAD,         /* the process is gone */
+    SL_VERDICT_COMM_STUCK,   /* all have begun, nobody goes on */
+    SL_VERDICT_DEADLOCK,     /* ranks wait for each other: the program */
+    SL_VERDICT_MISMATCH,     /* ranks called different things: the program */
+    SL_VERDICT_SLOW_RANK,    /* its own work takes longer than that of its peers */
+    SL_VERDICT_SLOW_SENDER,
+    SL_VERDICT_SLOW_RECEIVER,
+    SL_VERDICT_SLOW_LINK,
+    SL_VERDICT_SLOW_GROUP, /* a leaf, plane, rail or spine */
+    SL_VERDICT_CLASSES
+};
+
+enum sl_object_kind {
+    SL_OBJECT_RANK,
+    SL_OBJECT_HOST,
+    SL_OBJECT_NIC,
+    SL_OBJECT_LINK,
+    SL_OBJECT_SWITCH,
+    SL_OBJECT_PROGRAM
+};
+
+struct sl_object {
+    uint8_t kind;
+    uint32_t a, b; /* a rank; of a link both ends' ranks; else SL_JOB_NONE */
+    uint32_t name; /* text: a NIC, host, switch, or "" */
+};
+
+struct sl_verdict {
+    uint8_t cls;
+    struct sl_object accused;
+    struct sl_object *others; /* that could be it as well: with accused the ambiguity set */
+    uint32_t other_count;
+    double probability; /* that the accused object is it */
+    int64_t since_ns;   /* when it began, or SL_JOB_NEVER */
+    char **evidence;    /* sentences, the weightiest first */
+    uint32_t evidence_count;
+};
+
+struct sl_verdicts {
+    struct sl_verdict *list;
+    uint32_t count;
+};
+
+/* Adds one, without evidence and others. NULL without memory. */
+struct sl_verdict *sl_verdict_add(struct sl_verdicts *verdicts, enum sl_verdict_class cls,
+                                  struct sl_object accused, double probability);
+int sl_verdict_other(struct sl_verdict *verdict, struct sl_object object);
+__attribute__((format(printf, 2, 3))) int sl_verdict_say(struct sl_verdict *verdict,
+                                                         const char *format, ...);
+/* By class, then by accused object: the same verdicts in the same order, whatever came first. */
+void sl_verdicts_sort(struct sl_verdicts *verdicts);
+void sl_verdicts_free(struct sl_verdicts *verdicts);
+const char *sl_verdict_class_name(enum sl_verdict_class cls);
+
+#endif
