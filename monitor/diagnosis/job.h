@@ -63,13 +63,16 @@ struct sl_job_op {
     uint64_t bytes; /* 0: not told */
     int64_t issue_ns, start_ns, end_ns;
     uint8_t kind, state;
+    bool is_seq_own; /* of SEND and RECV: seq counts what this rank alone did, and its peer's number
+                      * of the same message may be another */
 };
 
 /* Of a rank in a communicator, where the source counts and does not list (NCCL RAS). */
 struct sl_job_count {
     uint32_t rank, comm;
-    uint8_t kind;
+    uint8_t kind; /* SL_JOB_KINDS: collectives of all kinds, and issued is the last's seq */
     uint64_t issued, done; /* done UINT64_MAX: not told */
+    int64_t at_ns;         /* when it was counted, or SL_JOB_NEVER */
 };
 
 /* Where the time of messages from src to dst went, in seconds, summed over `messages`. */
@@ -132,23 +135,28 @@ struct sl_job {
 struct sl_job *sl_job_new(void);
 void sl_job_free(struct sl_job *job);
 
-/* A text's number, or SL_JOB_NONE without memory. At most 64 KiB long. */
+#define SL_JOB_TEXT_MAX (64u << 10)
+
+/* A text's number, or SL_JOB_NONE: there is no memory, or it is longer than SL_JOB_TEXT_MAX. */
 uint32_t sl_job_text(struct sl_job *job, const char *text, size_t len);
 const char *sl_job_string(const struct sl_job *job, uint32_t text);
 
-/* Makes the rank be there. */
+/* Makes the rank be there, and all below it. */
 int sl_job_add_rank(struct sl_job *job, uint32_t rank);
 /* The communicator of that name, which is made where it is not there. */
 int sl_job_add_comm(struct sl_job *job, uint32_t name, uint32_t *comm);
 /* All members at once, in order; the same again is good, others are -EBADMSG. */
 int sl_job_set_members(struct sl_job *job, uint32_t comm, const uint32_t *ranks, uint32_t count);
 
+/* These make the ranks that they name be there. An op, a count and a sample are of a rank that some
+ * source speaks for (is_told). */
 int sl_job_add_op(struct sl_job *job, const struct sl_job_op *op);
 int sl_job_add_count(struct sl_job *job, const struct sl_job_count *count);
 int sl_job_add_edge(struct sl_job *job, const struct sl_job_edge *edge);
 int sl_job_add_sample(struct sl_job *job, const struct sl_job_sample *sample);
 
-/* All was read: sorts. More may be added after, then it is called again. -ENOMEM. */
+/* All was read: sorts. More may be added after, then it is called again. -ENOMEM. Ops of a rank
+ * without a time of issue go after the one that was added before them. */
 int sl_job_seal(struct sl_job *job);
 
 /* SL_JOB_OTHER where it is none of them: of NCCL's, PyTorch's, MPI's and our own names. */
