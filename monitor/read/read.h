@@ -9,12 +9,10 @@
 
 #include "monitor/diagnosis/job.h"
 
-#include <stdio.h>
-
 /* Bytes of a file, one after another. */
 struct sl_read_in {
     const char *name; /* for sentences */
-    /* At most cap bytes: how many, 0 at the end, or a negative error. */
+    /* At most cap bytes: how many, 0 at the end, or a negative error with its sentence. */
     long (*more)(struct sl_read_in *in, void *buffer, size_t cap);
 };
 
@@ -26,9 +24,14 @@ struct sl_read_format {
     int (*read)(struct sl_job *job, struct sl_read_in *in);
 };
 
+#define SL_READ_HEAD ((size_t)64 << 10) /* bytes by which a file is known */
+
 /* Reads a file of any known format. -EBADMSG, -ENOENT, ...; the sentence says which formats there are. */
 int sl_read_file(struct sl_job *job, const char *path);
-/* All formats, NULL at the end. */
+/* The same of bytes that lie in memory; no gzip. */
+int sl_read_bytes(struct sl_job *job, const char *name, const void *bytes, size_t len);
+/* All formats, NULL at the end: the first that says yes reads. One file of this folder each. */
 extern const struct sl_read_format *const sl_read_formats[];
+extern const struct sl_read_format sl_read_flight, sl_read_ras;
 
 #endif
