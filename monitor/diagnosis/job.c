@@ -104,6 +104,8 @@ int sl_job_add_comm(struct sl_job *job, uint32_t name, uint32_t *comm)
     struct sl_job_inside *inside = job->inside;
     size_t known = inside->comm_of_cap;
 
+    if (name == SL_JOB_NONE)
+        return sl_fail(-ENOMEM, "no memory for the name of a communicator");
     if (name < known && inside->comm_of[name] != SL_JOB_NONE) {
         *comm = inside->comm_of[name];
         return 0;

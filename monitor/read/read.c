@@ -10,7 +10,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-const struct sl_read_format *const sl_read_formats[] = {NULL};
+const struct sl_read_format *const sl_read_formats[] = {&sl_read_flight, &sl_read_flight_json,
+                                                        &sl_read_ras, NULL};
 
 /* ---- the bytes of a file ---- */
 

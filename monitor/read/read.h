@@ -32,6 +32,6 @@ int sl_read_file(struct sl_job *job, const char *path);
 int sl_read_bytes(struct sl_job *job, const char *name, const void *bytes, size_t len);
 /* All formats, NULL at the end: the first that says yes reads. One file of this folder each. */
 extern const struct sl_read_format *const sl_read_formats[];
-extern const struct sl_read_format sl_read_flight, sl_read_ras;
+extern const struct sl_read_format sl_read_flight, sl_read_flight_json, sl_read_ras;
 
 #endif
