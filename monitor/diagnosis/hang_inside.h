@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the hang rules share: hang.c decides, hang_wait.c finds who waits for whom,
+ * hang_say.c words it. */
+#ifndef SL_MONITOR_DIAGNOSIS_HANG_INSIDE_H
+#define SL_MONITOR_DIAGNOSIS_HANG_INSIDE_H
+
+#include "monitor/diagnosis/graph.h"
+#include "monitor/diagnosis/hang.h"
+#include "monitor/diagnosis/hang_index.h"
+
+/* The oldest operation of a communicator that some member has not ended, where they differ. */
+struct sl_hang_mismatch {
+    uint32_t comm;
+    size_t op, other; /* of the side with fewer ranks, and of the other one; NO_OP: by counts */
+    uint32_t few, many;
+    uint32_t rank, other_rank; /* one of each */
+    bool is_order;             /* each called what the other calls next */
+};
+
+struct sl_hang {
+    const struct sl_job *job;
+    const struct sl_hang_options *options;
+    struct sl_hang_index index;
+    struct sl_graph graph; /* nodes: ranks, then slots, two a communicator, the program */
+    uint32_t *waiters;     /* by rank: in how many communicators it is waited for by rule 1 */
+    bool *is_stuck;        /* by rank: rule 2 */
+    size_t *stuck_slot;    /* by rank: where */
+    size_t *stuck_by;      /* by rank: the slot that ended it */
+    struct sl_hang_mismatch *mismatches;
+    uint32_t mismatch_count;
+    struct sl_verdicts *verdicts;
+};
+
+/* The nodes. */
+static inline uint32_t sl_hang_slot_node(const struct sl_hang *hang, size_t slot)
+{
+    return hang->job->rank_count + (uint32_t)slot;
+}
+
+static inline uint32_t sl_hang_comm_node(const struct sl_hang *hang, uint32_t comm, unsigned which)
+{
+    return hang->job->rank_count + (uint32_t)hang->index.slot_count + 2 * comm + which;
+}
+
+static inline uint32_t sl_hang_program_node(const struct sl_hang *hang)
+{
+    return sl_hang_comm_node(hang, hang->job->comm_count, 0);
+}
+
+/* Can somebody say, or is it certain, that the rank has not come further? */
+static inline bool sl_hang_is_told(const struct sl_hang *hang, uint32_t rank)
+{
+    return hang->job->ranks[rank].is_told || hang->job->ranks[rank].is_gone;
+}
+
+/* It does not go on because of itself: what it waits for is no matter. */
+static inline bool sl_hang_is_cause(const struct sl_hang *hang, uint32_t rank)
+{
+    return hang->is_stuck[rank] || hang->job->ranks[rank].is_gone;
+}
+
+/* The rank's oldest pending operation is at this slot's first. */
+bool sl_hang_is_at_head(const struct sl_hang *hang, const struct sl_hang_slot *slot);
+
+/* Fills the graph, is_stuck, waiters, mismatches. -ENOMEM. */
+int sl_hang_wait(struct sl_hang *hang);
+
+/* Why a rank waits for another one; SL_HANG_NOT: it does not, as far as is seen directly. */
+enum sl_hang_reason {
+    SL_HANG_NOT,
+    SL_HANG_NOT_ISSUED, /* a collective */
+    SL_HANG_NO_MESSAGE, /* the other half of a message was not issued */
+    SL_HANG_EARLIER     /* it is at something earlier */
+};
+
+struct sl_hang_step {
+    enum sl_hang_reason reason;
+    size_t op; /* of the one that waits; SL_HANG_NO_OP where it was counted */
+    uint32_t comm;
+};
+
+struct sl_hang_step sl_hang_step_of(const struct sl_hang *hang, uint32_t rank, uint32_t next);
+
+/* Sentences, on a verdict; since_ns is set. -ENOMEM. */
+int sl_hang_say_waited(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank);
+int sl_hang_say_stuck(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank);
+int sl_hang_say_mismatch(const struct sl_hang *hang, struct sl_verdict *verdict,
+                         const struct sl_hang_mismatch *mismatch);
+int sl_hang_say_step(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank,
+                     uint32_t next);
+/* All members have called this operation, and nobody has ended it. */
+int sl_hang_say_comm(const struct sl_hang *hang, struct sl_verdict *verdict, size_t op);
+
+/* "rank 3 (host h0, pid 17)". */
+#define SL_HANG_NAME 320
+const char *sl_hang_rank_name(const struct sl_hang *hang, uint32_t rank, char out[SL_HANG_NAME]);
+
+#endif
