@@ -4,6 +4,7 @@
 #include "core/path_watch.h"
 #include "lib/api.h"
 #include "tools/ctl/command.h"
+#include "tools/ctl/diagnose.h"
 #include "tools/ctl/paths.h"
 
 #include <stdio.h>
@@ -30,6 +31,14 @@ static const char usage_end[] =
     "\n"
     "FILE is that of SLUICE_PATHS_TABLE, or else /dev/shm/sluice-paths.UID.\n";
 
+static const char usage_diagnose[] =
+    "\n"
+    "  diagnose    which rank, link or part of the program makes a job hang, by what others\n"
+    "              recorded: PyTorch Flight Recorder's dumps, NCCL RAS in JSON; .gz as well\n"
+    "  --stall N   what is pending for less is no hang (30)\n"
+    "  --at TIME   when the files were written, in seconds since 1970: else all that is\n"
+    "              pending counts as too old\n";
+
 static const char usage_agent[] =
     "\n"
     "Asks the node agent of this host, sluiced, what is wrong, and tells it what people know.\n"
@@ -41,12 +50,13 @@ static const char usage_options[] =
     "  -o json        JSON in place of text\n"
     "  KIND           port, nic, gpu, process, host\n";
 
-static const char usage_status[] = "\n"
-                                   "Exit status: 0; 1 when it could not be done; 2 when the "
-                                   "arguments are wrong. Of status, also 3:\n"
-                                   "something is wrong with the host; of what asks the agent, also "
-                                   "4: it does not answer, or (status)\n"
-                                   "it cannot read a source that it is asked to.\n";
+static const char usage_status[] =
+    "\n"
+    "Exit status: 0; 1 when it could not be done; 2 when the "
+    "arguments are wrong. Of status, also 3:\n"
+    "something is wrong with the host, or (diagnose) the job; of what asks the agent, also "
+    "4: it does not answer, or (status)\n"
+    "it cannot read a source that it is asked to.\n";
 
 static void print_usage(FILE *out)
 {
@@ -55,7 +65,10 @@ static void print_usage(FILE *out)
         fprintf(out, "       sluicectl [--socket PATH] [-o json] %s%s%s\n",
                 sc_agent_commands[i].name, sc_agent_commands[i].arguments[0] != '\0' ? " " : "",
                 sc_agent_commands[i].arguments);
+    fputs(sc_diagnose_usage, out);
     fputs(usage_end, out);
+    if (sc_diagnose_absent == NULL)
+        fputs(usage_diagnose, out);
     if (sc_agent_command_count > 0) {
         fputs(usage_agent, out);
         for (unsigned i = 0; i < sc_agent_command_count; i++)
@@ -223,6 +236,8 @@ int main(int argc, char **argv)
     }
     if (argc <= at)
         return refuse();
+    if (file == NULL && strcmp(argv[at], "diagnose") == 0)
+        return sc_diagnose(argc - at - 1, argv + at + 1);
     if (strcmp(argv[at], "paths") != 0)
         return file == NULL ? run_agent(argc - 1, argv + 1) : refuse();
     return run_paths(file, argc - at - 1, argv + at + 1);

@@ -25,10 +25,10 @@ _sluicectl() {
         mapfile -t COMPREPLY < <(compgen -d -- "$word")
         return
         ;;
-    --since | --by | --count) return ;;
+    --since | --by | --count | --stall | --at) return ;;
     esac
     case $command in
-    '') words='status ports ranks top events verdicts ack clear doctor replay paths --socket --file -o --help --version' ;;
+    '') words='status ports ranks top events verdicts ack clear doctor replay diagnose paths --socket --file -o --help --version' ;;
     paths) words='show set clear load --json job= rank= peer= path= weight= avoid use label=' ;;
     top) words='--count --socket -o' ;;
     events) words='--since --follow --socket -o' ;;
@@ -38,6 +38,11 @@ _sluicectl() {
     doctor) words='--root --socket -o' ;;
     replay)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        return
+        ;;
+    diagnose)
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W '--stall --at -o' -- "$word")
         return
         ;;
     *) words='--socket -o' ;;

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verdicts as text and as JSON. */
+#include "monitor/diagnosis/verdict_text.h"
+#include "core/err.h"
+
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SHOWN 16 /* others, in text */
+
+static const char *const kinds[] = {
+    [SL_OBJECT_RANK] = "rank", [SL_OBJECT_HOST] = "host",     [SL_OBJECT_NIC] = "nic",
+    [SL_OBJECT_LINK] = "link", [SL_OBJECT_SWITCH] = "switch", [SL_OBJECT_PROGRAM] = "program"};
+
+static const char *host_of(const struct sl_job *job, uint32_t rank)
+{
+    return rank < job->rank_count ? sl_job_string(job, job->ranks[rank].host) : "";
+}
+
+void sl_object_text(const struct sl_job *job, const struct sl_object *object, char *out, size_t cap)
+{
+    const char *name = sl_job_string(job, object->name), *host = host_of(job, object->a);
+
+    out[0] = '\0';
+    switch (object->kind) {
+    case SL_OBJECT_RANK:
+        sl_text_add(out, cap, host[0] != '\0' ? "rank %u (host %s)" : "rank %u", object->a, host);
+        break;
+    case SL_OBJECT_LINK:
+        sl_text_add(out, cap, "the link from rank %u to rank %u", object->a, object->b);
+        if (name[0] != '\0')
+            sl_text_add(out, cap, " (%s)", name);
+        break;
+    case SL_OBJECT_PROGRAM: sl_text_add(out, cap, "the program"); break;
+    default:
+        sl_text_add(out, cap, "%s %s", kinds[object->kind], name);
+        if (object->a != SL_JOB_NONE)
+            sl_text_add(out, cap, " of rank %u", object->a);
+    }
+}
+
+/* "2026-11-26T14:03:05.250Z" */
+static const char *time_text(int64_t ns, char out[40])
+{
+    time_t seconds = (time_t)(ns / 1000000000);
+    struct tm tm;
+    char date[32];
+
+    if (gmtime_r(&seconds, &tm) == NULL ||
+        strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &tm) == 0)
+        return "";
+    snprintf(out, 40, "%s.%03dZ", date, (int)(ns / 1000000 % 1000));
+    return out;
+}
+
+static void print_one(const struct sl_job *job, const struct sl_verdict *verdict, FILE *out)
+{
+    char object[256], since[40];
+
+    if (verdict->cls == SL_VERDICT_NOT_HUNG) {
+        fputs("not_hung", out);
+    } else {
+        sl_object_text(job, &verdict->accused, object, sizeof(object));
+        fprintf(out, "%s: %s, %.0f %%", sl_verdict_class_name(verdict->cls), object,
+                verdict->probability * 100);
+    }
+    if (verdict->since_ns > 0)
+        fprintf(out, ", since %s", time_text(verdict->since_ns, since));
+    fputc('\n', out);
+    for (uint32_t i = 0; i < verdict->other_count && i < SHOWN; i++) {
+        sl_object_text(job, &verdict->others[i], object, sizeof(object));
+        fprintf(out, "%s%s", i == 0 ? "  or " : ", ", object);
+    }
+    if (verdict->other_count > SHOWN)
+        fprintf(out, ", ... (%u in all)", verdict->other_count);
+    if (verdict->other_count > 0)
+        fputc('\n', out);
+    for (uint32_t i = 0; i < verdict->evidence_count; i++)
+        fprintf(out, "  - %s\n", verdict->evidence[i]);
+}
+
+void sl_verdicts_print(const struct sl_job *job, const struct sl_verdicts *verdicts, FILE *out)
+{
+    for (uint32_t i = 0; i < verdicts->count; i++)
+        print_one(job, &verdicts->list[i], out);
+}
+
+/* ---- JSON ---- */
+
+static void add_text(struct json_object *to, const char *key, const char *text)
+{
+    json_object_object_add(to, key, json_object_new_string(text));
+}
+
+static void add_number(struct json_object *to, const char *key, uint32_t number)
+{
+    json_object_object_add(to, key, json_object_new_int64(number));
+}
+
+static struct json_object *object_json(const struct sl_job *job, const struct sl_object *object)
+{
+    struct json_object *it = json_object_new_object();
+    const char *name = sl_job_string(job, object->name), *host = host_of(job, object->a);
+
+    add_text(it, "kind", kinds[object->kind]);
+    if (object->kind == SL_OBJECT_LINK) {
+        add_number(it, "from", object->a);
+        add_number(it, "to", object->b);
+    } else if (object->a != SL_JOB_NONE) {
+        add_number(it, "rank", object->a);
+    }
+    if (host[0] != '\0')
+        add_text(it, "host", host);
+    if (name[0] != '\0')
+        add_text(it, "name", name);
+    return it;
+}
+
+static struct json_object *verdict_json(const struct sl_job *job, const struct sl_verdict *verdict)
+{
+    struct json_object *it = json_object_new_object(), *others = json_object_new_array(),
+                       *evidence = json_object_new_array();
+    char since[40], probability[16];
+
+    add_text(it, "class", sl_verdict_class_name(verdict->cls));
+    json_object_object_add(it, "accused", object_json(job, &verdict->accused));
+    for (uint32_t i = 0; i < verdict->other_count; i++)
+        json_object_array_add(others, object_json(job, &verdict->others[i]));
+    json_object_object_add(it, "others", others);
+    snprintf(probability, sizeof(probability), "%.3g", verdict->probability);
+    json_object_object_add(it, "probability",
+                           json_object_new_double_s(verdict->probability, probability));
+    json_object_object_add(
+        it, "since",
+        verdict->since_ns > 0 ? json_object_new_string(time_text(verdict->since_ns, since)) : NULL);
+    for (uint32_t i = 0; i < verdict->evidence_count; i++)
+        json_object_array_add(evidence, json_object_new_string(verdict->evidence[i]));
+    json_object_object_add(it, "evidence", evidence);
+    return it;
+}
+
+struct json_object *sl_verdicts_json(const struct sl_job *job, const struct sl_verdicts *verdicts)
+{
+    struct json_object *list = json_object_new_array();
+
+    for (uint32_t i = 0; i < verdicts->count; i++)
+        json_object_array_add(list, verdict_json(job, &verdicts->list[i]));
+    return list;
+}

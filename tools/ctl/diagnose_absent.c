@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A build without json-c or zlib cannot read recorded files. */
+#include "tools/ctl/diagnose.h"
+#include "tools/ctl/command.h"
+
+#include <stdio.h>
+
+const char sc_diagnose_usage[] = "";
+const char *const sc_diagnose_absent =
+    "this sluicectl was built without json-c or zlib, which diagnose needs";
+
+int sc_diagnose(int count, char **words)
+{
+    (void)count;
+    (void)words;
+    fprintf(stderr, "sluicectl: %s\n", sc_diagnose_absent);
+    return SC_FAILED;
+}
