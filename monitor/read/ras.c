@@ -211,7 +211,8 @@ static void read_time(struct ras *ras, struct json_object *value)
     struct tm tm = {.tm_isdst = 0};
     char text[32];
 
-    if (get_text(value, text, sizeof(text)) && strptime(text, "%Y-%m-%d %H:%M:%S", &tm) != NULL)
+    if (get_text(value, text, sizeof(text)) && strptime(text, "%Y-%m-%d %H:%M:%S", &tm) != NULL &&
+        tm.tm_year >= 70 && tm.tm_year < 300)
         ras->at_ns = (int64_t)timegm(&tm) * 1000000000;
 }
 

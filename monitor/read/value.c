@@ -43,7 +43,7 @@ uint32_t sl_value_add_int(struct sl_values *values, int64_t number)
 
 char *sl_value_text_room(struct sl_values *values, size_t len)
 {
-    size_t need = values->text_len + len;
+    size_t need = values->text_len + len + 1; /* there is some where len is 0, too */
     char *text = len > SL_VALUES_TEXT_MAX
                      ? NULL
                      : grow(values->text, &values->text_cap, need, SL_VALUES_TEXT_MAX, 1);

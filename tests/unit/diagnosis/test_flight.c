@@ -142,7 +142,8 @@ static int read_as(const char *name, const char *text)
     return err;
 }
 
-#define HEAD "{\"version\":\"2.9\",\"pg_config\":"
+#define HEAD_REST "\"version\":\"2.9\",\"pg_config\":"
+#define HEAD "{" HEAD_REST
 #define GROUPS                                                                                     \
     "{\"0\":{\"desc\":\"\",\"ranks\":\"[0, 1, 2]\"},\"1\":{\"desc\":\"\",\"ranks\":\"[2, 1]\"}}"
 
@@ -150,6 +151,7 @@ static void the_rank_is_in_the_name_and_in_all_groups(void **state)
 {
     (void)state;
     assert_int_equal(read_as("_dump_1", HEAD GROUPS "}"), 0);
+    assert_int_equal(read_as("_dump_1", "{\"\":7," /* no key */ HEAD_REST GROUPS "}"), 0);
     assert_int_equal(read_as("run7/rank02.pkl.gz", HEAD GROUPS "}"), 0);
     assert_int_equal(read_as("_dump_0", HEAD GROUPS "}"), -EBADMSG);
     assert_non_null(strstr(sluice_last_error(), "does not tell of which rank it is"));

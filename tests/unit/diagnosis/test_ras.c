@@ -126,6 +126,9 @@ static void answers_that_make_no_sense_are_refused(void **state)
         if (read_text(bad[i]) != -EBADMSG)
             fail_msg("%s is taken", bad[i]);
     assert_int_equal(read_text(HEAD "[]}"), 0);
+    assert_int_equal(read_text("{\"timestamp\":\"9999-01-01 00:00:00\",\"nccl_version\":\"\","
+                               "\"communicators\":[]}"),
+                     0);
 }
 
 int main(void)
