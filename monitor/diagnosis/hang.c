@@ -73,17 +73,42 @@ static int accuse_waited(struct sl_hang *hang, uint32_t rank)
 
 /* ---- all have called it ---- */
 
-/* Ranks of which nothing is known are the first to be asked for. */
-static int accuse_silent(struct sl_hang *hang, uint32_t comm, bool *has_any)
+static bool is_accused(const struct sl_hang *hang, uint32_t rank)
+{
+    for (uint32_t i = 0; i < hang->verdicts->count; i++) {
+        const struct sl_verdict *it = &hang->verdicts->list[i];
+
+        if (it->cls == SL_VERDICT_DEAD && it->accused.a == rank)
+            return true;
+        for (uint32_t k = 0; k < it->other_count; k++)
+            if (it->cls == SL_VERDICT_DEAD && it->others[k].a == rank)
+                return true;
+    }
+    return false;
+}
+
+static uint32_t count_silent(const struct sl_hang *hang, uint32_t comm)
+{
+    uint32_t silent = 0;
+
+    for (size_t i = hang->index.first_slot[comm]; i < hang->index.first_slot[comm + 1]; i++)
+        silent += !sl_hang_is_told(hang, hang->index.slots[i].rank);
+    return silent;
+}
+
+/* Members of which nothing is known are the first to be asked for, unless one of them was already:
+ * that one explains this communicator as well. */
+static int accuse_silent(struct sl_hang *hang, uint32_t comm)
 {
     const size_t *first = &hang->index.first_slot[comm];
+    uint32_t silent = count_silent(hang, comm);
     struct sl_verdict *verdict = NULL;
-    uint32_t silent = 0;
     int err = 0;
 
     for (size_t i = first[0]; i < first[1]; i++)
-        silent += !sl_hang_is_told(hang, hang->index.slots[i].rank);
-    *has_any = silent > 0;
+        if (!sl_hang_is_told(hang, hang->index.slots[i].rank) &&
+            is_accused(hang, hang->index.slots[i].rank))
+            return 0;
     for (size_t i = first[0]; i < first[1] && silent > 0 && err == 0; i++) {
         uint32_t rank = hang->index.slots[i].rank;
 
@@ -98,10 +123,10 @@ static int accuse_silent(struct sl_hang *hang, uint32_t comm, bool *has_any)
         if (verdict == NULL)
             return -ENOMEM;
         err = sl_verdict_say(verdict,
-                             "nothing is known of %u of the members that are waited for: "
-                             "their processes are gone, do not answer, or what they wrote "
-                             "is not here",
-                             silent);
+                             "nothing is known of %u of the members of %s that are waited for: "
+                             "their processes are gone, do not answer, or what they wrote is not "
+                             "here",
+                             silent, sl_hang_comm_name(hang, comm));
     }
     return err;
 }
@@ -182,28 +207,46 @@ static int accuse_link(struct sl_hang *hang, const struct sl_job_edge *edge, siz
     return err;
 }
 
+/* Has the one come less far than the other: a host that waits for its own GPU calls nothing more. */
+static bool is_behind(const struct sl_hang *hang, const struct sl_hang_slot *a,
+                      const struct sl_hang_slot *b)
+{
+    if (a->last != b->last)
+        return a->last < b->last;
+    return hang->waiters[a->rank] > 0 && hang->waiters[b->rank] == 0;
+}
+
 static int accuse_members(struct sl_hang *hang, uint32_t comm, uint64_t seq, size_t op)
 {
     const size_t *first = &hang->index.first_slot[comm];
-    struct sl_verdict *verdict = NULL;
-    uint32_t count = 0;
-    int err = 0;
+    const struct sl_hang_slot *least = NULL, *slots = hang->index.slots;
+    struct sl_verdict *verdict;
+    uint32_t count = 0, alike = 0;
+    char name[SL_HANG_NAME];
+    int err;
 
-    for (size_t i = first[0]; i < first[1] && err == 0; i++) {
-        const struct sl_hang_slot *slot = &hang->index.slots[i];
-
-        if (!slot->has_first || slot->first != seq)
+    for (size_t i = first[0]; i < first[1]; i++) {
+        if (!slots[i].has_first || slots[i].first != seq)
             continue;
-        if (count++ == 0) {
-            verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_COMM_STUCK, rank_object(slot->rank),
-                                     LIKELY);
-            err = verdict == NULL ? -ENOMEM : sl_hang_say_comm(hang, verdict, op);
-        } else {
-            err = sl_verdict_other(verdict, rank_object(slot->rank));
+        count++;
+        if (least == NULL || is_behind(hang, &slots[i], least)) {
+            least = &slots[i];
+            alike = 0;
         }
+        alike += !is_behind(hang, least, &slots[i]);
     }
-    if (verdict != NULL)
-        verdict->probability = LIKELY / count;
+    verdict = least == NULL ? NULL
+                            : sl_verdict_add(hang->verdicts, SL_VERDICT_COMM_STUCK,
+                                             rank_object(least->rank), LIKELY / count);
+    err = verdict == NULL ? -ENOMEM : sl_hang_say_comm(hang, verdict, op);
+    if (err == 0 && alike == 1 && count > 1) {
+        verdict->probability = PLAUSIBLE;
+        err = sl_verdict_say(verdict, "%s has called the least after it",
+                             sl_hang_rank_name(hang, least->rank, name));
+    }
+    for (size_t i = first[0]; i < first[1] && err == 0; i++)
+        if (slots[i].has_first && slots[i].first == seq && &slots[i] != least)
+            err = sl_verdict_other(verdict, rank_object(slots[i].rank));
     return err;
 }
 
@@ -212,10 +255,8 @@ static int accuse_comm(struct sl_hang *hang, uint32_t comm, size_t op)
     const struct sl_job_edge *edge;
     uint64_t seq = hang->job->ops[op].seq;
     bool is_done;
-    int err = accuse_silent(hang, comm, &is_done);
+    int err = accuse_unstarted(hang, comm, seq, &is_done);
 
-    if (err == 0 && !is_done)
-        err = accuse_unstarted(hang, comm, seq, &is_done);
     if (err != 0 || is_done)
         return err;
     edge = worst_edge(hang, comm);
@@ -225,7 +266,7 @@ static int accuse_comm(struct sl_hang *hang, uint32_t comm, size_t op)
 static int accuse_message(struct sl_hang *hang, size_t op)
 {
     const struct sl_job_op *it = &hang->job->ops[op];
-    bool is_send = it->kind == SL_JOB_SEND, is_silent = !sl_hang_is_told(hang, it->peer);
+    bool is_send = it->kind == SL_JOB_SEND;
     struct sl_object link = {.kind = SL_OBJECT_LINK,
                              .a = is_send ? it->rank : it->peer,
                              .b = is_send ? it->peer : it->rank};
@@ -234,18 +275,25 @@ static int accuse_message(struct sl_hang *hang, size_t op)
     for (uint32_t i = 0; i < hang->verdicts->count; i++) {
         const struct sl_object *old = &hang->verdicts->list[i].accused;
 
-        if (is_silent ? old->kind == SL_OBJECT_RANK && old->a == it->peer
-                      : old->kind == SL_OBJECT_LINK && old->a == link.a && old->b == link.b)
+        if (old->kind == SL_OBJECT_LINK && old->a == link.a && old->b == link.b)
             return 0;
     }
-    if (!is_silent) {
-        verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_COMM_STUCK, link, LIKELY);
-        return verdict == NULL ? -ENOMEM : sl_hang_say_comm(hang, verdict, op);
-    }
+    verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_COMM_STUCK, link, LIKELY);
+    return verdict == NULL ? -ENOMEM : sl_hang_say_comm(hang, verdict, op);
+}
+
+/* Its peer is one of which nothing is known. */
+static int accuse_silent_peer(struct sl_hang *hang, size_t op)
+{
+    const struct sl_job_op *it = &hang->job->ops[op];
+    struct sl_verdict *verdict;
+
+    if (sl_hang_is_told(hang, it->peer) || is_accused(hang, it->peer))
+        return 0;
     verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_DEAD, rank_object(it->peer), PLAUSIBLE);
     return verdict == NULL ? -ENOMEM
                            : sl_verdict_say(verdict,
-                                            "rank %u waits for a message of rank %u, of "
+                                            "rank %u waits for a message from or to rank %u, of "
                                             "which nothing is known",
                                             it->rank, it->peer);
 }
@@ -394,6 +442,49 @@ static int accuse_cycles(struct sl_hang *hang, const struct part *parts, bool ha
     return err;
 }
 
+/* The operation that a rank is at, which waits for nobody who is known; SL_HANG_NO_OP: none. */
+static size_t end_of_chain(const struct sl_hang *hang, const struct part *parts, uint32_t rank)
+{
+    uint32_t part = hang->graph.component[rank];
+
+    return hang->graph.is_sink[part] && parts[part].ranks == 1 ? hang->index.head[rank]
+                                                               : SL_HANG_NO_OP;
+}
+
+/* Of the communicators at which chains end: those with members of which nothing is known, the
+ * fewest first, as one such rank may explain several communicators. */
+static int accuse_all_silent(struct sl_hang *hang, const struct part *parts)
+{
+    uint32_t *silent = calloc(hang->job->comm_count + 1, sizeof(*silent)), least = 1, next;
+    int err = silent == NULL ? -ENOMEM : 0;
+
+    for (uint32_t r = 0; r < hang->job->rank_count && err == 0; r++) {
+        size_t head = end_of_chain(hang, parts, r);
+
+        if (head == SL_HANG_NO_OP)
+            continue;
+        if (sl_hang_is_message(&hang->job->ops[head]))
+            err = accuse_silent_peer(hang, head);
+        else
+            silent[hang->job->ops[head].comm] = UINT32_MAX;
+    }
+    for (uint32_t c = 0; c < hang->job->comm_count && err == 0; c++)
+        silent[c] = silent[c] > 0 || (hang->index.is_counted[c] && !hang->index.is_moving[c])
+                        ? count_silent(hang, c)
+                        : 0;
+    for (; least < UINT32_MAX && err == 0; least = next) {
+        next = UINT32_MAX;
+        for (uint32_t c = 0; c < hang->job->comm_count && err == 0; c++) {
+            if (silent[c] == least)
+                err = accuse_silent(hang, c);
+            else if (silent[c] > least && silent[c] < next)
+                next = silent[c];
+        }
+    }
+    free(silent);
+    return err;
+}
+
 /* Nobody is to blame so far: what all have called and nobody has ended. */
 static int accuse_comms(struct sl_hang *hang, const struct part *parts)
 {
@@ -401,10 +492,9 @@ static int accuse_comms(struct sl_hang *hang, const struct part *parts)
     int err = is_done == NULL ? -ENOMEM : 0;
 
     for (uint32_t r = 0; r < hang->job->rank_count && err == 0; r++) {
-        uint32_t part = hang->graph.component[r];
-        size_t head = hang->index.head[r];
+        size_t head = end_of_chain(hang, parts, r);
 
-        if (!hang->graph.is_sink[part] || parts[part].ranks != 1 || head == SL_HANG_NO_OP)
+        if (head == SL_HANG_NO_OP)
             continue;
         if (sl_hang_is_message(&hang->job->ops[head])) {
             err = accuse_message(hang, head);
@@ -412,12 +502,6 @@ static int accuse_comms(struct sl_hang *hang, const struct part *parts)
             is_done[hang->job->ops[head].comm] = true;
             err = accuse_comm(hang, hang->job->ops[head].comm, head);
         }
-    }
-    for (uint32_t c = 0; c < hang->job->comm_count && err == 0; c++) {
-        bool has_any;
-
-        if (hang->index.is_counted[c] && !hang->index.is_moving[c])
-            err = accuse_silent(hang, c, &has_any);
     }
     free(is_done);
     return err;
@@ -438,6 +522,8 @@ static int accuse(struct sl_hang *hang)
     err = accuse_ranks(hang, parts);
     if (err == 0)
         err = accuse_cycles(hang, parts, hang->verdicts->count > before);
+    if (err == 0 && hang->verdicts->count == before)
+        err = accuse_all_silent(hang, parts);
     if (err == 0 && hang->verdicts->count == before)
         err = accuse_comms(hang, parts);
     free(parts);

@@ -91,8 +91,9 @@ int sl_hang_say_step(const struct sl_hang *hang, struct sl_verdict *verdict, uin
 /* All members have called this operation, and nobody has ended it. */
 int sl_hang_say_comm(const struct sl_hang *hang, struct sl_verdict *verdict, size_t op);
 
-/* "rank 3 (host h0, pid 17)". */
+/* "rank 3 (host h0)". */
 #define SL_HANG_NAME 320
+const char *sl_hang_comm_name(const struct sl_hang *hang, uint32_t comm);
 const char *sl_hang_rank_name(const struct sl_hang *hang, uint32_t rank, char out[SL_HANG_NAME]);
 
 #endif

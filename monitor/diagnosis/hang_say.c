@@ -26,7 +26,7 @@ const char *sl_hang_rank_name(const struct sl_hang *hang, uint32_t rank, char ou
     return out;
 }
 
-static const char *comm_name(const struct sl_hang *hang, uint32_t comm)
+const char *sl_hang_comm_name(const struct sl_hang *hang, uint32_t comm)
 {
     const struct sl_job_comm *it = &hang->job->comms[comm];
     const char *label = sl_job_string(hang->job, it->label);
@@ -44,17 +44,18 @@ static const char *op_name(const struct sl_hang *hang, size_t at, char out[TEXT]
         kind = sl_job_string(hang->job, op->name);
     if (sl_hang_is_message(op))
         snprintf(out, TEXT, "its %s %" PRIu64 " %s rank %u in %.300s", kind, op->seq,
-                 op->kind == SL_JOB_SEND ? "to" : "from", op->peer, comm_name(hang, op->comm));
+                 op->kind == SL_JOB_SEND ? "to" : "from", op->peer,
+                 sl_hang_comm_name(hang, op->comm));
     else
         snprintf(out, TEXT, "%.100s %" PRIu64 " of %.300s", kind, op->seq,
-                 comm_name(hang, op->comm));
+                 sl_hang_comm_name(hang, op->comm));
     return out;
 }
 
 static const char *count_name(const struct sl_hang *hang, uint32_t comm, uint64_t seq,
                               char out[TEXT])
 {
-    snprintf(out, TEXT, "collective %" PRIu64 " of %.300s", seq, comm_name(hang, comm));
+    snprintf(out, TEXT, "collective %" PRIu64 " of %.300s", seq, sl_hang_comm_name(hang, comm));
     return out;
 }
 
@@ -228,7 +229,7 @@ static int say_counts(const struct sl_hang *hang, struct sl_verdict *verdict,
         verdict,
         "%s has called as many collectives of %s as %s, but of other kinds "
         "(%u and %u ranks)",
-        sl_hang_rank_name(hang, mismatch->rank, name), comm_name(hang, mismatch->comm),
+        sl_hang_rank_name(hang, mismatch->rank, name), sl_hang_comm_name(hang, mismatch->comm),
         sl_hang_rank_name(hang, mismatch->other_rank, other), mismatch->few, mismatch->many);
 }
 
@@ -330,7 +331,7 @@ int sl_hang_say_step(const struct sl_hang *hang, struct sl_verdict *verdict, uin
         op_name(hang, step.op, text);
         earlier(verdict, hang->job->ops[step.op].issue_ns);
     } else if (step.comm != SL_JOB_NONE) {
-        snprintf(text, sizeof(text), "%.300s", comm_name(hang, step.comm));
+        snprintf(text, sizeof(text), "%.300s", sl_hang_comm_name(hang, step.comm));
     }
     switch (step.reason) {
     case SL_HANG_NOT_ISSUED:

@@ -182,6 +182,33 @@ static void a_file_that_is_missing_accuses_nobody_where_another_rank_explains_it
     expect(job, 100, "host_stalled 2", NULL);
 }
 
+static void one_missing_file_explains_all_communicators_that_it_is_in(void **state)
+{
+    /* Of 2 and 3 nothing is known, and only 3 is missing in what 0 and 1 are at. */
+    struct sl_job *job = *state;
+    uint32_t world = MAKE_COMM(job, "world", 0, 1, 2, 3, 4, 5), a = MAKE_COMM(job, "A", 0, 1, 3);
+
+    job->ranks[2].is_told = job->ranks[3].is_told = false;
+    for (uint32_t r = 0; r < 2; r++)
+        make_op(job, r, a, ALLREDUCE, 1, ISSUED, 1);
+    for (uint32_t r = 4; r < 6; r++)
+        make_op(job, r, world, ALLREDUCE, 1, ISSUED, 1);
+    for (uint32_t r = 0; r < 2; r++)
+        make_op(job, r, world, ALLREDUCE, 1, ISSUED, 2);
+    expect(job, 100, "dead 3", "of the members of A that are waited for");
+}
+
+static void of_those_at_one_operation_the_one_that_called_the_least_is_first(void **state)
+{
+    struct sl_job *job = *state;
+    uint32_t comm = four(job, 0);
+
+    for (uint32_t r = 0; r < 4; r++)
+        if (r != 2)
+            make_op(job, r, comm, ALLREDUCE, 8, ISSUED, 9);
+    expect(job, 100, "comm_stuck 2", "rank 2 has called the least after it");
+}
+
 static void what_all_have_called_and_nobody_ends_is_the_communicators(void **state)
 {
     struct sl_job *job = *state;
@@ -459,6 +486,8 @@ int main(void)
         CASE(a_process_that_is_gone_is_dead),
         CASE(a_rank_of_which_nothing_is_known_is_asked_for),
         CASE(a_file_that_is_missing_accuses_nobody_where_another_rank_explains_it),
+        CASE(one_missing_file_explains_all_communicators_that_it_is_in),
+        CASE(of_those_at_one_operation_the_one_that_called_the_least_is_first),
         CASE(what_all_have_called_and_nobody_ends_is_the_communicators),
         CASE(edges_narrow_a_stuck_communicator_to_a_link),
         CASE(a_gpu_that_has_not_started_is_stuck),
