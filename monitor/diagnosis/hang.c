@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whom the wait-for graph accuses: what nothing else is waited for by. Probabilities are an order of
- * trust, not measured ones: what was seen directly is above what was concluded from what is missing.
+ * Whom the wait-for graph accuses: who is waited for and waits for nobody. Probabilities are an
+ * order of trust, not measured: what was seen directly is above what follows from what is missing.
  */
 #include "monitor/diagnosis/hang.h"
 #include "core/err.h"
@@ -207,7 +207,7 @@ static int accuse_link(struct sl_hang *hang, const struct sl_job_edge *edge, siz
     return err;
 }
 
-/* Has the one come less far than the other: a host that waits for its own GPU calls nothing more. */
+/* Has one come less far than the other? A host that waits for its own GPU calls nothing more. */
 static bool is_behind(const struct sl_hang *hang, const struct sl_hang_slot *a,
                       const struct sl_hang_slot *b)
 {

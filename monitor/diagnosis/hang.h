@@ -3,11 +3,11 @@
  * Which rank, or what in the program, makes a job hang: the wait-for graph over all communicators.
  *
  * Rule 1: who has not issued an operation that others wait in is waited for.
- * Rule 2: who has not ended an operation that another member has ended, although no member can end it
- * without all of them, is stuck itself.
- * Where all have issued an operation and none has ended it, those that are still at something earlier
- * are waited for. Whoever is waited for and waits for nobody is accused; ranks that wait for each
- * other are a deadlock of the program; ranks that called different things are a mismatch of it.
+ * Rule 2: who has not ended an operation that another member has ended, although no member can
+ * end it without all of them, is stuck itself.
+ * Where all have issued an operation and none has ended it, those that are still at something
+ * earlier are waited for. Whoever is waited for and waits for nobody is accused; ranks that wait
+ * for each other are a deadlock of the program, and ranks that called different things a mismatch.
  *
  * Near linear in operations and members. Pure: no clock, no files.
  */
@@ -25,7 +25,7 @@ struct sl_hang_options {
 
 #define SL_HANG_STALL_NS (30 * (int64_t)1000000000)
 
-/* Of a sealed job. Adds verdicts: at least one, SL_VERDICT_NOT_HUNG where nothing hangs. -ENOMEM. */
+/* Of a sealed job. Adds at least one verdict: SL_VERDICT_NOT_HUNG where nothing hangs. -ENOMEM. */
 int sl_hang_find(const struct sl_job *job, const struct sl_hang_options *options,
                  struct sl_verdicts *verdicts);
 

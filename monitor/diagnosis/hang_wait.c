@@ -291,8 +291,8 @@ static bool is_swapped(const struct sl_job *job, size_t a, size_t b)
            !differ(job, next_b, a);
 }
 
-/* Both sides of what the oldest pending operation is, by Boyer and Moore's vote: the majority's side
- * is the other one. */
+/* Both sides of what the oldest pending operation is, by Boyer and Moore's vote: the majority's
+ * side is the other one. */
 static bool compare_ops(struct sl_hang *hang, uint32_t comm, uint64_t front,
                         struct sl_hang_mismatch *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the rules say of a job: one accused object a verdict, or the set of those that the data cannot
- * tell apart, with the evidence. Rules add to a list; text, JSON and bundles are made of it.
+ * What the rules say of a job: one accused object a verdict, or the set of those that the data
+ * cannot tell apart, with the evidence. Rules add to a list; text, JSON and bundles are made of it.
  */
 #ifndef SL_MONITOR_DIAGNOSIS_VERDICT_H
 #define SL_MONITOR_DIAGNOSIS_VERDICT_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stack machine of a pickle, without the opcodes that act. Memory is taken as bytes come: what a
- * length claims is read in pieces, a memo grows by one at a time, and a value that is fetched from
- * the memo is the same value again.
+ * The stack machine of a pickle, without the opcodes that act. Memory is taken as bytes come: what
+ * a length claims is read in pieces, a memo grows by one at a time, and a value that is fetched
+ * from the memo is the same value again.
  */
 #include "monitor/read/pickle.h"
 #include "core/err.h"

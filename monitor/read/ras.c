@@ -4,9 +4,9 @@
  * communicator how many collectives of each kind each rank has launched, and which ranks did not
  * answer.
  *
- * Ranks in it are those of a communicator. A process is known by host, pid and GPU, and has the rank
- * that it has in the largest communicator; processes that are not in it come after its ranks. In a
- * second file of the same job a process has the rank that it had in the first.
+ * Ranks in it are those of a communicator. A process is known by host, pid and GPU, and has the
+ * rank that it has in the largest communicator; processes that are not in it come after its ranks.
+ * In a second file of the same job a process has the rank that it had in the first.
  */
 #include "core/err.h"
 #include "monitor/read/json.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of others, into a job (monitor/diagnosis/job.h): strict, streaming, for files of any size. A
- * file is known by its beginning, not by its name; gzip is taken off. Nothing in a file is executed,
- * nothing is allocated by what a file merely claims.
+ * Files of others, into a job (monitor/diagnosis/job.h): strict, streaming, for files of any size.
+ * A file is known by its beginning, not by its name; gzip is taken off. Nothing in a file is
+ * executed, nothing is allocated by what a file merely claims.
  */
 #ifndef SL_MONITOR_READ_H
 #define SL_MONITOR_READ_H
@@ -26,7 +26,8 @@ struct sl_read_format {
 
 #define SL_READ_HEAD ((size_t)64 << 10) /* bytes by which a file is known */
 
-/* Reads a file of any known format. -EBADMSG, -ENOENT, ...; the sentence says which formats there are. */
+/* Reads a file of any known format. -EBADMSG, -ENOENT, ...; where nobody knows it, the sentence
+ * says which formats there are. */
 int sl_read_file(struct sl_job *job, const char *path);
 /* The same of bytes that lie in memory; no gzip. */
 int sl_read_bytes(struct sl_job *job, const char *name, const void *bytes, size_t len);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Each rank makes the same calls a step: for each of two micro-batches it receives from the stage
- * before, reduces with its tensor group twice, and sends to the next stage; then it reduces with its
- * replicas, and with all. A GPU does what it is given in turn. A call ends when the GPUs of all
+ * before, reduces with its tensor group twice, and sends to the next stage; then it reduces with
+ * its replicas, and with all. A GPU does what it is given in turn. A call ends when the GPUs of all
  * members have come to it.
  */
 #include "job_play.h"

@@ -188,6 +188,38 @@ static void dumps_that_make_no_sense_are_refused(void **state)
             fail_msg("%s is taken", bad[i]);
 }
 
+/* The counts of a dump with two groups, as "group issued" each. */
+static void expect_counts(const char *entries, const char *text)
+{
+    static const char head[] = "{\"version\":\"2.9\",\"pg_config\":" GROUPS
+                               ",\"pg_status\":{\"4\":{\"last_enqueued_collective\":40},"
+                               "\"7\":{\"last_enqueued_collective\":70}},\"entries\":";
+    struct sl_job *job = sl_job_new();
+    char dump[1024], got[128] = "";
+
+    snprintf(dump, sizeof(dump), "%s%s}", head, entries);
+    assert_int_equal(sl_read_bytes(job, "_dump_1", dump, strlen(dump)), 0);
+    for (size_t i = 0; i < job->count_count; i++)
+        sl_text_add(got, sizeof(got), "%s %d, ",
+                    sl_job_string(job, job->comms[job->counts[i].comm].label),
+                    (int)job->counts[i].issued);
+    assert_string_equal(got, text);
+    sl_job_free(job);
+}
+
+static void last_numbers_are_of_groups_in_order_unless_entries_contradict(void **state)
+{
+#define ENTRY(group, id)                                                                           \
+    "[{\"process_group\":[\"" group "\",\"\"],\"pg_id\":" id                                       \
+    ",\"state\":\"started\",\"collective_seq_id\":1}]"
+    (void)state;
+    expect_counts("[]", "group 0 40, group 1 70, ");
+    expect_counts(ENTRY("1", "7"), "group 0 40, group 1 70, ");
+    expect_counts(ENTRY("1", "4"), "group 1 40, ");
+    expect_counts(ENTRY("0", "9"), "");
+#undef ENTRY
+}
+
 /* ---- pickles ---- */
 
 struct memory {
@@ -284,6 +316,7 @@ static void pickles_that_make_no_sense_are_refused(void **state)
     BAD("(u.", "too few");
     BAD("N(Ne.", "no list");
     BAD("](N(Ne.", "no list");
+    BAD("]((Ne.", "too few");
     BAD("}(Nu.", "a key has no value");
     BAD("}Ns.", "too few");
     BAD("(}NNs(s.", "too few");
@@ -311,6 +344,7 @@ int main(void)
         cmocka_unit_test(a_dump_that_is_cut_is_refused_wherever_it_is),
         cmocka_unit_test(the_rank_is_in_the_name_and_in_all_groups),
         cmocka_unit_test(dumps_that_make_no_sense_are_refused),
+        cmocka_unit_test(last_numbers_are_of_groups_in_order_unless_entries_contradict),
         cmocka_unit_test(plain_data_is_read_in_all_protocols),
         cmocka_unit_test(what_finds_or_calls_something_is_refused_by_name),
         cmocka_unit_test(pickles_that_make_no_sense_are_refused),

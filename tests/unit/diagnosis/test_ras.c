@@ -106,6 +106,24 @@ static int read_text(const char *text)
     return err;
 }
 
+static void a_process_outside_the_largest_communicator_comes_after_its_ranks(void **state)
+{
+    static const char text[] =
+        "{\"nccl_version\":\"2.29.1\",\"communicators\":["
+        "{\"hash\":\"0xb\",\"size\":1,\"ranks\":[{\"rank\":0,\"host\":\"h3\",\"pid\":3}]},"
+        "{\"hash\":\"0xa\",\"size\":2,\"ranks\":[{\"rank\":1,\"host\":\"h2\",\"pid\":2},"
+        "{\"rank\":0,\"host\":\"h1\",\"pid\":1}]}]}";
+    struct sl_job *job = sl_job_new();
+
+    (void)state;
+    assert_int_equal(sl_read_bytes(job, "ras.json", text, strlen(text)), 0);
+    assert_int_equal(job->rank_count, 3);
+    assert_string_equal(sl_job_string(job, job->ranks[0].host), "h1");
+    assert_string_equal(sl_job_string(job, job->ranks[1].host), "h2");
+    assert_string_equal(sl_job_string(job, job->ranks[2].host), "h3");
+    sl_job_free(job);
+}
+
 static void answers_that_make_no_sense_are_refused(void **state)
 {
 #define HEAD "{\"nccl_version\":\"2.29.1\",\"communicators\":"
@@ -135,6 +153,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_process_has_its_rank_in_the_largest_communicator),
+        cmocka_unit_test(a_process_outside_the_largest_communicator_comes_after_its_ranks),
         cmocka_unit_test(a_rank_that_is_behind_is_accused),
         cmocka_unit_test(a_job_that_went_on_is_not_hung),
         cmocka_unit_test(a_rank_that_is_dead_or_silent_is_accused),
