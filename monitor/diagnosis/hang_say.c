@@ -145,6 +145,16 @@ static void look(const struct sl_hang *hang, const struct sl_hang_slot *slot, st
     end_ranks(&out->ranks);
 }
 
+/* What was waited for first tells the most; then what most wait for. */
+static bool is_better(const struct waiting *a, const struct waiting *b)
+{
+    if (a->ranks.count == 0 || b->ranks.count == 0)
+        return a->ranks.count > 0;
+    if (a->since != b->since && a->since != SL_JOB_NEVER && b->since != SL_JOB_NEVER)
+        return a->since < b->since;
+    return a->ranks.count > b->ranks.count;
+}
+
 static int say_message(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank)
 {
     char name[SL_HANG_NAME], text[TEXT], age[40];
@@ -177,7 +187,7 @@ int sl_hang_say_waited(const struct sl_hang *hang, struct sl_verdict *verdict, u
                               sl_hang_rank_name(hang, rank, name));
     for (size_t i = hang->index.first_of[rank]; i < hang->index.first_of[rank + 1]; i++) {
         look(hang, &hang->index.slots[hang->index.slots_of[i]], &it);
-        if (it.ranks.count > best.ranks.count)
+        if (is_better(&it, &best))
             best = it;
     }
     if (best.ranks.count == 0)

@@ -82,6 +82,16 @@ static void a_rank_that_does_not_call_is_stalled(void **state)
            "rank 2 has not called all_reduce 7 of TP; ranks 0-1, 3 wait in it for 181 s");
 }
 
+static void what_was_waited_for_first_is_told(void **state)
+{
+    struct sl_job *job = *state;
+    uint32_t comm = MAKE_COMM(job, "A", 1, 2);
+
+    four(job, 1 << 2);
+    make_op(job, 1, comm, ALLREDUCE, 1, ISSUED, 1);
+    expect(job, 100, "host_stalled 2", "rank 2 has not called all_reduce 1 of A; rank 1 waits");
+}
+
 static void two_ranks_that_do_not_call_are_both_accused(void **state)
 {
     four(*state, 1 << 1 | 1 << 2);
@@ -492,6 +502,7 @@ int main(void)
         CASE(a_job_whose_operations_have_ended_is_not_hung),
         CASE(what_is_pending_within_the_deadline_is_no_hang),
         CASE(a_rank_that_does_not_call_is_stalled),
+        CASE(what_was_waited_for_first_is_told),
         CASE(two_ranks_that_do_not_call_are_both_accused),
         CASE(the_chain_is_followed_over_communicators),
         CASE(who_has_not_ended_what_another_has_is_stuck),
