@@ -9,17 +9,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define SURE 0.95
-#define LIKELY 0.9
-#define PLAUSIBLE 0.6
 #define CYCLE_MAX 32 /* ranks of a cycle that are named */
-
-static struct sl_object rank_object(uint32_t rank)
-{
-    return (struct sl_object){.kind = SL_OBJECT_RANK, .a = rank, .b = SL_JOB_NONE};
-}
 
 static struct sl_object program_object(uint32_t rank)
 {
@@ -30,8 +21,8 @@ static struct sl_object program_object(uint32_t rank)
 
 static int accuse_stuck(struct sl_hang *hang, uint32_t rank)
 {
-    struct sl_verdict *verdict =
-        sl_verdict_add(hang->verdicts, SL_VERDICT_GPU_STUCK, rank_object(rank), SURE);
+    struct sl_verdict *verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_GPU_STUCK,
+                                                sl_hang_rank_object(rank), SL_HANG_SURE);
 
     return verdict == NULL ? -ENOMEM : sl_hang_say_stuck(hang, verdict, rank);
 }
@@ -49,13 +40,14 @@ static int accuse_waited(struct sl_hang *hang, uint32_t rank)
         is_counted =
             is_counted && hang->index.is_counted[hang->index.slots[hang->index.slots_of[i]].comm];
     is_counted = is_counted && !hang->index.has_two_looks;
-    verdict = sl_verdict_add(hang->verdicts, is_gone ? SL_VERDICT_DEAD : SL_VERDICT_HOST_STALLED,
-                             rank_object(rank), is_counted ? PLAUSIBLE : LIKELY);
+    verdict =
+        sl_verdict_add(hang->verdicts, is_gone ? SL_VERDICT_DEAD : SL_VERDICT_HOST_STALLED,
+                       sl_hang_rank_object(rank), is_counted ? SL_HANG_PLAUSIBLE : SL_HANG_LIKELY);
     if (verdict == NULL)
         return -ENOMEM;
     sl_hang_rank_name(hang, rank, name);
     if (is_gone) {
-        verdict->probability = SURE;
+        verdict->probability = SL_HANG_SURE;
         err = sl_verdict_say(verdict, "the process of %s is gone", name);
         return err == 0 ? sl_hang_say_waited(hang, verdict, rank) : err;
     }
@@ -69,233 +61,6 @@ static int accuse_waited(struct sl_hang *hang, uint32_t rank)
                              "to the next call",
                              name);
     return err;
-}
-
-/* ---- all have called it ---- */
-
-static bool is_accused(const struct sl_hang *hang, uint32_t rank)
-{
-    for (uint32_t i = 0; i < hang->verdicts->count; i++) {
-        const struct sl_verdict *it = &hang->verdicts->list[i];
-
-        if (it->cls == SL_VERDICT_DEAD && it->accused.a == rank)
-            return true;
-        for (uint32_t k = 0; k < it->other_count; k++)
-            if (it->cls == SL_VERDICT_DEAD && it->others[k].a == rank)
-                return true;
-    }
-    return false;
-}
-
-static uint32_t count_silent(const struct sl_hang *hang, uint32_t comm)
-{
-    uint32_t silent = 0;
-
-    for (size_t i = hang->index.first_slot[comm]; i < hang->index.first_slot[comm + 1]; i++)
-        silent += !sl_hang_is_told(hang, hang->index.slots[i].rank);
-    return silent;
-}
-
-/* Members of which nothing is known are the first to be asked for, unless one of them was already:
- * that one explains this communicator as well. */
-static int accuse_silent(struct sl_hang *hang, uint32_t comm)
-{
-    const size_t *first = &hang->index.first_slot[comm];
-    uint32_t silent = count_silent(hang, comm);
-    struct sl_verdict *verdict = NULL;
-    int err = 0;
-
-    for (size_t i = first[0]; i < first[1]; i++)
-        if (!sl_hang_is_told(hang, hang->index.slots[i].rank) &&
-            is_accused(hang, hang->index.slots[i].rank))
-            return 0;
-    for (size_t i = first[0]; i < first[1] && silent > 0 && err == 0; i++) {
-        uint32_t rank = hang->index.slots[i].rank;
-
-        if (sl_hang_is_told(hang, rank))
-            continue;
-        if (verdict != NULL) {
-            err = sl_verdict_other(verdict, rank_object(rank));
-            continue;
-        }
-        verdict =
-            sl_verdict_add(hang->verdicts, SL_VERDICT_DEAD, rank_object(rank), PLAUSIBLE / silent);
-        if (verdict == NULL)
-            return -ENOMEM;
-        err = sl_verdict_say(verdict,
-                             "nothing is known of %u of the members of %s that are waited for: "
-                             "their processes are gone, do not answer, or what they wrote is not "
-                             "here",
-                             silent, sl_hang_comm_name(hang, comm));
-    }
-    return err;
-}
-
-/* Some GPUs are at the operation and some are not. */
-static int accuse_unstarted(struct sl_hang *hang, uint32_t comm, uint64_t seq, bool *has_any)
-{
-    const size_t *first = &hang->index.first_slot[comm];
-    uint32_t started = 0, waiting = 0;
-    int err = 0;
-
-    for (unsigned turn = 0; turn < 2; turn++)
-        for (size_t i = first[0]; i < first[1] && err == 0; i++) {
-            const struct sl_hang_slot *slot = &hang->index.slots[i];
-            bool is_started = slot->has_first && slot->first == seq &&
-                              hang->job->ops[slot->op].state == SL_JOB_STARTED;
-            struct sl_verdict *verdict;
-            char name[SL_HANG_NAME];
-
-            if (!slot->has_first || slot->first != seq)
-                continue;
-            if (turn == 0) {
-                started += is_started;
-                waiting += !is_started;
-                continue;
-            }
-            if (is_started || started == 0)
-                continue;
-            verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_GPU_STUCK, rank_object(slot->rank),
-                                     LIKELY);
-            if (verdict == NULL)
-                return -ENOMEM;
-            err = sl_verdict_say(verdict,
-                                 "the GPU of %s has not started what the GPUs of %u other "
-                                 "members have",
-                                 sl_hang_rank_name(hang, slot->rank, name), started);
-            if (err == 0)
-                err = sl_hang_say_comm(hang, verdict, slot->op);
-        }
-    *has_any = started > 0 && waiting > 0;
-    return err;
-}
-
-/* The edge between members that spent the longest on the wire; NULL: no edge says so. */
-static const struct sl_job_edge *worst_edge(const struct sl_hang *hang, uint32_t comm)
-{
-    const struct sl_job_edge *worst = NULL;
-
-    for (size_t i = 0; i < hang->job->edge_count; i++) {
-        const struct sl_job_edge *edge = &hang->job->edges[i];
-        bool is_wire = edge->wait_s[SL_JOB_WAIT_WIRE] > 0;
-
-        for (unsigned state = 0; state < SL_JOB_WAITS; state++)
-            is_wire = is_wire && edge->wait_s[state] <= edge->wait_s[SL_JOB_WAIT_WIRE];
-        if (!is_wire || (edge->comm != comm && edge->comm != SL_JOB_NONE) ||
-            (worst != NULL && edge->wait_s[SL_JOB_WAIT_WIRE] <= worst->wait_s[SL_JOB_WAIT_WIRE]) ||
-            sl_hang_slot_of(&hang->index, edge->src, comm) == NULL ||
-            sl_hang_slot_of(&hang->index, edge->dst, comm) == NULL)
-            continue;
-        worst = edge;
-    }
-    return worst;
-}
-
-static int accuse_link(struct sl_hang *hang, const struct sl_job_edge *edge, size_t op)
-{
-    struct sl_object link = {
-        .kind = SL_OBJECT_LINK, .a = edge->src, .b = edge->dst, .name = edge->path};
-    struct sl_verdict *verdict =
-        sl_verdict_add(hang->verdicts, SL_VERDICT_COMM_STUCK, link, LIKELY);
-    int err = verdict == NULL ? -ENOMEM : sl_hang_say_comm(hang, verdict, op);
-
-    if (err == 0)
-        err = sl_verdict_say(verdict,
-                             "of all messages in it, those from rank %u to rank %u have "
-                             "been on the wire the longest (%.1f s)",
-                             edge->src, edge->dst, edge->wait_s[SL_JOB_WAIT_WIRE]);
-    return err;
-}
-
-/* Has one come less far than the other? A host that waits for its own GPU calls nothing more. */
-static bool is_behind(const struct sl_hang *hang, const struct sl_hang_slot *a,
-                      const struct sl_hang_slot *b)
-{
-    if (a->last != b->last)
-        return a->last < b->last;
-    return hang->waiters[a->rank] > 0 && hang->waiters[b->rank] == 0;
-}
-
-static int accuse_members(struct sl_hang *hang, uint32_t comm, uint64_t seq, size_t op)
-{
-    const size_t *first = &hang->index.first_slot[comm];
-    const struct sl_hang_slot *least = NULL, *slots = hang->index.slots;
-    struct sl_verdict *verdict;
-    uint32_t count = 0, alike = 0;
-    char name[SL_HANG_NAME];
-    int err;
-
-    for (size_t i = first[0]; i < first[1]; i++) {
-        if (!slots[i].has_first || slots[i].first != seq)
-            continue;
-        count++;
-        if (least == NULL || is_behind(hang, &slots[i], least)) {
-            least = &slots[i];
-            alike = 0;
-        }
-        alike += !is_behind(hang, least, &slots[i]);
-    }
-    verdict = least == NULL ? NULL
-                            : sl_verdict_add(hang->verdicts, SL_VERDICT_COMM_STUCK,
-                                             rank_object(least->rank), LIKELY / count);
-    err = verdict == NULL ? -ENOMEM : sl_hang_say_comm(hang, verdict, op);
-    if (err == 0 && alike == 1 && count > 1) {
-        verdict->probability = PLAUSIBLE;
-        err = sl_verdict_say(verdict, "%s has called the least after it",
-                             sl_hang_rank_name(hang, least->rank, name));
-    }
-    for (size_t i = first[0]; i < first[1] && err == 0; i++)
-        if (slots[i].has_first && slots[i].first == seq && &slots[i] != least)
-            err = sl_verdict_other(verdict, rank_object(slots[i].rank));
-    return err;
-}
-
-static int accuse_comm(struct sl_hang *hang, uint32_t comm, size_t op)
-{
-    const struct sl_job_edge *edge;
-    uint64_t seq = hang->job->ops[op].seq;
-    bool is_done;
-    int err = accuse_unstarted(hang, comm, seq, &is_done);
-
-    if (err != 0 || is_done)
-        return err;
-    edge = worst_edge(hang, comm);
-    return edge != NULL ? accuse_link(hang, edge, op) : accuse_members(hang, comm, seq, op);
-}
-
-static int accuse_message(struct sl_hang *hang, size_t op)
-{
-    const struct sl_job_op *it = &hang->job->ops[op];
-    bool is_send = it->kind == SL_JOB_SEND;
-    struct sl_object link = {.kind = SL_OBJECT_LINK,
-                             .a = is_send ? it->rank : it->peer,
-                             .b = is_send ? it->peer : it->rank};
-    struct sl_verdict *verdict;
-
-    for (uint32_t i = 0; i < hang->verdicts->count; i++) {
-        const struct sl_object *old = &hang->verdicts->list[i].accused;
-
-        if (old->kind == SL_OBJECT_LINK && old->a == link.a && old->b == link.b)
-            return 0;
-    }
-    verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_COMM_STUCK, link, LIKELY);
-    return verdict == NULL ? -ENOMEM : sl_hang_say_comm(hang, verdict, op);
-}
-
-/* Its peer is one of which nothing is known. */
-static int accuse_silent_peer(struct sl_hang *hang, size_t op)
-{
-    const struct sl_job_op *it = &hang->job->ops[op];
-    struct sl_verdict *verdict;
-
-    if (sl_hang_is_told(hang, it->peer) || is_accused(hang, it->peer))
-        return 0;
-    verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_DEAD, rank_object(it->peer), PLAUSIBLE);
-    return verdict == NULL ? -ENOMEM
-                           : sl_verdict_say(verdict,
-                                            "rank %u waits for a message from or to rank %u, of "
-                                            "which nothing is known",
-                                            it->rank, it->peer);
 }
 
 /* ---- cycles ---- */
@@ -337,7 +102,7 @@ static int say_cycle(struct sl_hang *hang, struct sl_verdict *verdict, const uin
         if (i < CYCLE_MAX)
             err = sl_hang_say_step(hang, verdict, cycle[i], next);
         if (err == 0 && i > 0)
-            err = sl_verdict_other(verdict, rank_object(cycle[i]));
+            err = sl_verdict_other(verdict, sl_hang_rank_object(cycle[i]));
     }
     return err;
 }
@@ -379,7 +144,7 @@ static int accuse_cycle(struct sl_hang *hang, uint32_t start, bool has_others)
     if (is_weak && has_others)
         goto out;
     verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_DEADLOCK, program_object(cycle[begin]),
-                             is_weak ? PLAUSIBLE : LIKELY);
+                             is_weak ? SL_HANG_PLAUSIBLE : SL_HANG_LIKELY);
     err = verdict == NULL ? -ENOMEM : say_cycle(hang, verdict, cycle + begin, length - begin);
 out:
     free(room);
@@ -389,11 +154,6 @@ out:
 
 /* ---- all of them ---- */
 
-/* Of the component: how many ranks, and the first of them. */
-struct part {
-    uint32_t ranks, first;
-};
-
 static int accuse_mismatches(struct sl_hang *hang)
 {
     int err = 0;
@@ -401,7 +161,7 @@ static int accuse_mismatches(struct sl_hang *hang)
     for (uint32_t i = 0; i < hang->mismatch_count && err == 0; i++) {
         const struct sl_hang_mismatch *mismatch = &hang->mismatches[i];
         struct sl_verdict *verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_MISMATCH,
-                                                    program_object(mismatch->rank), SURE);
+                                                    program_object(mismatch->rank), SL_HANG_SURE);
 
         err = verdict == NULL ? -ENOMEM : sl_hang_say_mismatch(hang, verdict, mismatch);
     }
@@ -409,7 +169,7 @@ static int accuse_mismatches(struct sl_hang *hang)
 }
 
 /* What is seen for certain, and who is waited for and waits for nobody. */
-static int accuse_ranks(struct sl_hang *hang, const struct part *parts)
+static int accuse_ranks(struct sl_hang *hang, const struct sl_hang_part *parts)
 {
     int err = accuse_mismatches(hang);
 
@@ -429,7 +189,7 @@ static int accuse_ranks(struct sl_hang *hang, const struct part *parts)
     return err;
 }
 
-static int accuse_cycles(struct sl_hang *hang, const struct part *parts, bool has_others)
+static int accuse_cycles(struct sl_hang *hang, const struct sl_hang_part *parts, bool has_others)
 {
     int err = 0;
 
@@ -442,74 +202,9 @@ static int accuse_cycles(struct sl_hang *hang, const struct part *parts, bool ha
     return err;
 }
 
-/* The operation that a rank is at, which waits for nobody who is known; SL_HANG_NO_OP: none. */
-static size_t end_of_chain(const struct sl_hang *hang, const struct part *parts, uint32_t rank)
-{
-    uint32_t part = hang->graph.component[rank];
-
-    return hang->graph.is_sink[part] && parts[part].ranks == 1 ? hang->index.head[rank]
-                                                               : SL_HANG_NO_OP;
-}
-
-/* Of the communicators at which chains end: those with members of which nothing is known, the
- * fewest first, as one such rank may explain several communicators. */
-static int accuse_all_silent(struct sl_hang *hang, const struct part *parts)
-{
-    uint32_t *silent = calloc(hang->job->comm_count + 1, sizeof(*silent)), least = 1, next;
-    int err = silent == NULL ? -ENOMEM : 0;
-
-    for (uint32_t r = 0; r < hang->job->rank_count && err == 0; r++) {
-        size_t head = end_of_chain(hang, parts, r);
-
-        if (head == SL_HANG_NO_OP)
-            continue;
-        if (sl_hang_is_message(&hang->job->ops[head]))
-            err = accuse_silent_peer(hang, head);
-        else
-            silent[hang->job->ops[head].comm] = UINT32_MAX;
-    }
-    for (uint32_t c = 0; c < hang->job->comm_count && err == 0; c++)
-        silent[c] = silent[c] > 0 || (hang->index.is_counted[c] && !hang->index.is_moving[c])
-                        ? count_silent(hang, c)
-                        : 0;
-    for (; least < UINT32_MAX && err == 0; least = next) {
-        next = UINT32_MAX;
-        for (uint32_t c = 0; c < hang->job->comm_count && err == 0; c++) {
-            if (silent[c] == least)
-                err = accuse_silent(hang, c);
-            else if (silent[c] > least && silent[c] < next)
-                next = silent[c];
-        }
-    }
-    free(silent);
-    return err;
-}
-
-/* Nobody is to blame so far: what all have called and nobody has ended. */
-static int accuse_comms(struct sl_hang *hang, const struct part *parts)
-{
-    bool *is_done = calloc(hang->job->comm_count + 1, sizeof(*is_done));
-    int err = is_done == NULL ? -ENOMEM : 0;
-
-    for (uint32_t r = 0; r < hang->job->rank_count && err == 0; r++) {
-        size_t head = end_of_chain(hang, parts, r);
-
-        if (head == SL_HANG_NO_OP)
-            continue;
-        if (sl_hang_is_message(&hang->job->ops[head])) {
-            err = accuse_message(hang, head);
-        } else if (!is_done[hang->job->ops[head].comm]) {
-            is_done[hang->job->ops[head].comm] = true;
-            err = accuse_comm(hang, hang->job->ops[head].comm, head);
-        }
-    }
-    free(is_done);
-    return err;
-}
-
 static int accuse(struct sl_hang *hang)
 {
-    struct part *parts = calloc(hang->graph.node_count + 1, sizeof(*parts));
+    struct sl_hang_part *parts = calloc(hang->graph.node_count + 1, sizeof(*parts));
     uint32_t before = hang->verdicts->count;
     int err;
 
@@ -523,9 +218,9 @@ static int accuse(struct sl_hang *hang)
     if (err == 0)
         err = accuse_cycles(hang, parts, hang->verdicts->count > before);
     if (err == 0 && hang->verdicts->count == before)
-        err = accuse_all_silent(hang, parts);
+        err = sl_hang_accuse_all_silent(hang, parts);
     if (err == 0 && hang->verdicts->count == before)
-        err = accuse_comms(hang, parts);
+        err = sl_hang_accuse_comms(hang, parts);
     free(parts);
     return err;
 }
@@ -535,7 +230,8 @@ static int accuse(struct sl_hang *hang)
 static int say_fine(struct sl_hang *hang, const char *why)
 {
     struct sl_object job = {.kind = SL_OBJECT_PROGRAM, .a = SL_JOB_NONE, .b = SL_JOB_NONE};
-    struct sl_verdict *verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_NOT_HUNG, job, LIKELY);
+    struct sl_verdict *verdict =
+        sl_verdict_add(hang->verdicts, SL_VERDICT_NOT_HUNG, job, SL_HANG_LIKELY);
 
     return verdict == NULL ? -ENOMEM : sl_verdict_say(verdict, "%s", why);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the hang rules share: hang.c decides, hang_wait.c finds who waits for whom,
- * hang_say.c words it. */
+/* What the files of the hang rules share: hang_wait.c finds who waits for whom, hang.c accuses who
+ * waits for nobody, hang_comm.c what all have called, hang_say.c words it. */
 #ifndef SL_MONITOR_DIAGNOSIS_HANG_INSIDE_H
 #define SL_MONITOR_DIAGNOSIS_HANG_INSIDE_H
 
@@ -30,6 +30,21 @@ struct sl_hang {
     uint32_t mismatch_count;
     struct sl_verdicts *verdicts;
 };
+
+/* Probabilities: seen directly; what follows from what is missing; likelier explained elsewhere. */
+#define SL_HANG_SURE 0.95
+#define SL_HANG_LIKELY 0.9
+#define SL_HANG_PLAUSIBLE 0.6
+
+/* Of the component: how many ranks, and the first of them. */
+struct sl_hang_part {
+    uint32_t ranks, first;
+};
+
+static inline struct sl_object sl_hang_rank_object(uint32_t rank)
+{
+    return (struct sl_object){.kind = SL_OBJECT_RANK, .a = rank, .b = SL_JOB_NONE};
+}
 
 /* The nodes. */
 static inline uint32_t sl_hang_slot_node(const struct sl_hang *hang, size_t slot)
@@ -64,6 +79,11 @@ bool sl_hang_is_at_head(const struct sl_hang *hang, const struct sl_hang_slot *s
 
 /* Fills the graph, is_stuck, waiters, mismatches. -ENOMEM. */
 int sl_hang_wait(struct sl_hang *hang);
+
+/* parts: by component. Members of which nothing is known, at the ends of chains. -ENOMEM. */
+int sl_hang_accuse_all_silent(struct sl_hang *hang, const struct sl_hang_part *parts);
+/* What all have called and nobody has ended, at the ends of chains. -ENOMEM. */
+int sl_hang_accuse_comms(struct sl_hang *hang, const struct sl_hang_part *parts);
 
 /* Why a rank waits for another one; SL_HANG_NOT: it does not, as far as is seen directly. */
 enum sl_hang_reason {
