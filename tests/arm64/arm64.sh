@@ -15,7 +15,7 @@ here=$(dirname "$(readlink -f "$0")")
 work=$root/build-arm64
 sysroot=$work/root
 build=$work/build
-packages=(libc6-dev libstdc++6 libcmocka-dev libmbedtls-dev libjson-c-dev liburing-dev
+packages=(libc6-dev libstdc++6 libcmocka-dev libmbedtls-dev libjson-c-dev zlib1g-dev liburing-dev
     libibverbs-dev ibverbs-providers systemtap-sdt-dev
     libsqlite3-dev libmnl-dev libinih-dev libmicrohttpd-dev libcurl4-openssl-dev)
 emulator=(qemu-aarch64-static -L "$sysroot")
