@@ -89,7 +89,7 @@ int sl_flight_comm(struct sl_flight *flight, struct sl_flight_group *group, uint
     else
         len = (size_t)snprintf(name, sizeof(name), "group %.128s", group->name);
     job->comms[group->comm].label = sl_job_text(job, name, len);
-    return 0;
+    return job->comms[group->comm].label != SL_JOB_NONE ? 0 : too_many(flight);
 }
 
 void sl_flight_text(const struct sl_flight *flight, uint32_t value, char *out, size_t cap)
@@ -253,10 +253,10 @@ static int by_number(const void *a, const void *b)
 
 /* The groups' names as numbers, and the statuses' numbers, both ascending: they are the same groups
  * where there are as many, and where the entries do not say otherwise. */
-static bool match_in_order(struct sl_flight *flight, int64_t *ids, size_t count)
+static bool match_in_order(struct sl_flight *flight, const int64_t *ids, size_t count,
+                           int64_t *names)
 {
-    int64_t *names = reallocarray(NULL, count + 1, sizeof(*names));
-    bool is_good = names != NULL && count == flight->group_count;
+    bool is_good = count == flight->group_count;
 
     for (size_t i = 0; i < count && is_good; i++) {
         char *end;
@@ -275,7 +275,6 @@ static bool match_in_order(struct sl_flight *flight, int64_t *ids, size_t count)
             is_good = is_good && (group->status_id < 0 || group->status_id == ids[i]);
             group->order_id = ids[i];
         }
-    free(names);
     return is_good;
 }
 
@@ -318,14 +317,15 @@ static int read_status(struct sl_flight *flight)
 
     if (!sl_value_is(values, all, SL_VALUE_DICT))
         return 0;
-    ids = reallocarray(NULL, values->list[all].count / 2 + 1, sizeof(*ids));
+    /* The statuses' numbers, and room for the groups' names. */
+    ids = reallocarray(NULL, values->list[all].count + 2, sizeof(*ids));
     if (ids == NULL)
         return sl_fail(-ENOMEM, "no memory to read %s", flight->file);
     while (sl_value_next(values, all, &link, &key) && sl_value_next(values, all, &link, &value))
         if (sl_value_int(values, key, &ids[count]))
             count++;
     qsort(ids, count, sizeof(*ids), by_number);
-    is_in_order = match_in_order(flight, ids, count);
+    is_in_order = match_in_order(flight, ids, count, ids + count);
     for (size_t i = 0; i < flight->group_count && err == 0; i++) {
         const struct sl_flight_group *group = &flight->groups[i];
 
