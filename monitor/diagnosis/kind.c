@@ -60,7 +60,7 @@ static uint8_t find(const char *letters)
 
 enum sl_job_kind sl_job_kind_of(const char *name, size_t len)
 {
-    char letters[64];
+    char letters[64] = "";
     const char *at = letters;
     size_t count = 0;
     uint8_t kind;

@@ -178,8 +178,9 @@ static int read_comm(struct ras *ras)
     uint64_t size;
     int got = add_comm(ras);
 
-    if (got == 0)
-        got = sl_json_open(ras->json, '{');
+    if (got != 0)
+        return got;
+    got = sl_json_open(ras->json, '{');
     while (got == 0 && (got = sl_json_next(ras->json, key, sizeof(key))) == 1) {
         struct ras_comm *comm = &ras->comms[ras->comm_count - 1];
 
@@ -306,12 +307,14 @@ static int add_counts(struct ras *ras, const struct seen *seen, uint32_t comm)
 
 static int take_comm(struct ras *ras, const struct ras_comm *it, bool is_largest, uint32_t *members)
 {
-    struct seen *seen = &ras->seen[it->first];
-    uint32_t comm;
-    int err = sl_job_add_comm(ras->job, it->name, &comm);
+    struct seen *seen;
+    uint32_t comm = SL_JOB_NONE;
+    int err;
 
-    if (it->count == 0)
+    if (it->count == 0 || ras->seen == NULL)
         return 0;
+    seen = &ras->seen[it->first];
+    err = sl_job_add_comm(ras->job, it->name, &comm);
     qsort(seen, it->count, sizeof(*seen), by_comm_rank);
     for (size_t i = 0; i < it->count && err == 0; i++) {
         err = place(ras, &seen[i], is_largest ? seen[i].comm_rank : SL_JOB_NONE);
