@@ -472,4 +472,4 @@ static bool is_json(const char *head, size_t len)
 const struct sl_read_format sl_read_flight = {
     .name = "PyTorch Flight Recorder", .is = is_pickle, .read = read_pickle};
 const struct sl_read_format sl_read_flight_json = {
-    .name = "the same in JSON", .is = is_json, .read = read_json};
+    .name = "Flight Recorder in JSON", .is = is_json, .read = read_json};

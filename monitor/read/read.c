@@ -2,6 +2,7 @@
 /* Opens a file, takes gzip off, and finds who can read it by its first bytes. */
 #include "monitor/read/read.h"
 #include "core/err.h"
+#include "monitor/read/formats.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +11,14 @@
 #include <unistd.h>
 #include <zlib.h>
 
-const struct sl_read_format *const sl_read_formats[] = {&sl_read_flight, &sl_read_flight_json,
-                                                        &sl_read_ras, NULL};
+const struct sl_read_format *const sl_read_formats[] = {&sl_read_flight,
+                                                        &sl_read_flight_json,
+                                                        &sl_read_ras,
+                                                        &sl_read_inspector,
+                                                        &sl_read_xpu_timer,
+                                                        &sl_read_minibatch,
+                                                        &sl_read_inspector_prom,
+                                                        NULL};
 
 /* ---- the bytes of a file ---- */
 

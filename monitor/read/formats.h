@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The formats that are read, one a file. */
+#ifndef SL_MONITOR_READ_FORMATS_H
+#define SL_MONITOR_READ_FORMATS_H
+
+#include "monitor/read/read.h"
+
+extern const struct sl_read_format sl_read_minibatch;      /* times of mini-batches, CSV */
+extern const struct sl_read_format sl_read_xpu_timer;      /* a scrape, Prometheus's text */
+extern const struct sl_read_format sl_read_inspector;      /* NCCL Inspector, lines of JSON */
+extern const struct sl_read_format sl_read_inspector_prom; /* the same, Prometheus's text */
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of ranks' times: what is read of each format, and what is refused. */
+#include "core/err.h"
+#include "monitor/read/read.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static int begin(void **state)
+{
+    *state = sl_job_new();
+    return *state == NULL;
+}
+
+static int end(void **state)
+{
+    sl_job_free(*state);
+    return 0;
+}
+
+static int read_text(struct sl_job *job, const char *text)
+{
+    return sl_read_bytes(job, "file", text, strlen(text));
+}
+
+/* Refused, with a sentence that names the file and has `part` in it. */
+static void is_refused(const char *text, const char *part)
+{
+    struct sl_job *job = sl_job_new();
+
+    assert_int_equal(read_text(job, text), -EBADMSG);
+    assert_non_null(strstr(sluice_last_error(), "file"));
+    if (strstr(sluice_last_error(), part) == NULL)
+        fail_msg("\"%s\" has no \"%s\"", sluice_last_error(), part);
+    sl_job_free(job);
+}
+
+/* Every beginning of a text that does not end a line is refused, and ends. */
+static void beginnings_are_refused(const char *text, size_t from)
+{
+    for (size_t len = from; len < strlen(text) - 1; len++) {
+        struct sl_job *job = sl_job_new();
+        char *cut = malloc(len);
+
+        memcpy(cut, text, len);
+        if (text[len - 1] != '\n')
+            assert_int_equal(sl_read_bytes(job, "file", cut, len), -EBADMSG);
+        free(cut);
+        sl_job_free(job);
+    }
+}
+
+/* ---- mini-batches ---- */
+
+static const char batches[] = ",worker,gpu,time,batch_time_norm\n0,0,25,1,476\n1,3,25,1,509.5\r\n";
+
+static void times_of_mini_batches_become_samples(void **state)
+{
+    struct sl_job *job = *state;
+
+    assert_int_equal(read_text(job, batches), 0);
+    assert_int_equal(job->sample_count, 2);
+    assert_int_equal(job->rank_count, 4);
+    assert_int_equal(job->samples[1].rank, 3);
+    assert_int_equal(job->samples[1].at, 1);
+    assert_true(job->samples[1].value == 509.5);
+    assert_string_equal(sl_job_string(job, job->samples[0].name), "batch_time");
+}
+
+static void bad_mini_batches_are_refused(void **state)
+{
+    (void)state;
+    is_refused(",worker,time,batch_time\n0,x,1,2\n", "\"x\" is no worker's number");
+    is_refused(",worker,time,batch_time\n0,1,1,nan\n", "no time of a mini-batch");
+    is_refused(",worker,time,batch_time\n0,1,1\n", "has 3 fields where the header has 4");
+    is_refused(",worker,time,batch_time\n0,1,1,5", "ends in the middle");
+    is_refused(",worker,time,batch_time\n", "nothing follows the header");
+    is_refused("worker,time,batch_time,worker\n1,1,1,1\n", "there twice");
+    is_refused("worker,time,batch_time\n1048576,1,1\n", "no worker's number");
+    beginnings_are_refused(batches, 35);
+}
+
+/* ---- Prometheus ---- */
+
+static const char scrape[] =
+    "# TYPE XPU_TIMER_COMMON_HANG gauge\n"
+    "exposer_scrapes_total 6174\n"
+    "XPU_TIMER_COMMON_HANG{ip=\"10.0.0.1\",pod_name=\"a \\\"b\\\" \\\\\",rank=\"4\"} 1\n"
+    "XPU_TIMER_MM_KERNEL_AVG_LATENCY{level=\"7\", rank=\"4\", } 19.5 1700000000000\n";
+
+static void gauges_of_xpu_timer_become_samples(void **state)
+{
+    struct sl_job *job = *state;
+
+    assert_int_equal(read_text(job, scrape), 0);
+    assert_int_equal(job->sample_count, 2);
+    assert_string_equal(sl_job_string(job, job->samples[0].name), "XPU_TIMER_COMMON_HANG");
+    assert_string_equal(sl_job_string(job, job->samples[1].name),
+                        "XPU_TIMER_MM_KERNEL_AVG_LATENCY{level=7}");
+    assert_true(job->samples[1].value == 19.5);
+    assert_true(job->samples[1].at == 1700000000000000000);
+    assert_string_equal(sl_job_string(job, job->ranks[4].host), "10.0.0.1");
+    assert_string_equal(sl_job_string(job, job->ranks[4].process), "a \"b\" \\");
+}
+
+static void bad_scrapes_are_refused(void **state)
+{
+    (void)state;
+    is_refused("XPU_TIMER_X{rank=\"4\" 1\n", "its labels do not end");
+    is_refused("XPU_TIMER_X{rank=\"4} 1\n", "is no quoted text");
+    is_refused("XPU_TIMER_X{rank=\"4\\x\"} 1\n", "is no quoted text");
+    is_refused("XPU_TIMER_X{rank=\"4\",rank=\"5\"} 1\n", "there twice");
+    is_refused("XPU_TIMER_X{rank=\"4\"} one\n", "is no value");
+    is_refused("XPU_TIMER_X{rank=\"4\"} 1 soon\n", "is no timestamp");
+    is_refused("XPU_TIMER_X{rank=\"-4\"} 1\n", "no label rank");
+    is_refused("XPU_TIMER_X{rank=\"4\"} +Inf\n", "no finite value");
+    is_refused("XPU_TIMER_X{rank=\"4\"} 1", "ends in the middle");
+    is_refused("# TYPE XPU_TIMER_X gauge\n", "no gauge");
+    is_refused("XPU_TIMER_X{rank=\"4\"} 1\n=\n", "no sample of Prometheus's");
+}
+
+static void metrics_of_nccl_inspector_become_samples_of_their_gpu(void **state)
+{
+    struct sl_job *job = *state;
+    const char text[] =
+        "nccl_bus_bandwidth_gbs{version=\"v5.1\",node=\"n1\",gpu=\"GPU0\",comm_name=\"dp\","
+        "nranks=\"4\",collective=\"AllReduce\",message_size=\"4-5GB\"} 678.3\n"
+        "nccl_collective_exec_time_microseconds{node=\"n1\",gpu=\"GPU1\",comm_name=\"dp\"} 9498\n"
+        "nccl_collectives_total{node=\"n1\",gpu=\"GPU0\"} 7\n";
+
+    assert_int_equal(read_text(job, text), 0);
+    assert_int_equal(job->rank_count, 2);
+    assert_int_equal(job->samples[2].rank, 0);
+    assert_string_equal(sl_job_string(job, job->samples[0].name),
+                        "nccl_bus_bandwidth_gbs{dp, AllReduce, 4-5GB}");
+    is_refused("nccl_bus_bandwidth_gbs{node=\"n1\"} 1\n", "no labels node and gpu");
+}
+
+/* ---- NCCL Inspector ---- */
+
+#define CONTEXT(id, rank, count, version)                                                          \
+    "\"header\":{\"id\":\"" id "\",\"rank\":" rank ",\"n_ranks\":" count                           \
+    ",\"nnodes\":1},\"metadata\":{\"inspector_output_format_version\":\"" version                  \
+    "\",\"dump_timestamp_us\":1748030377748202,\"hostname\":\"n1\",\"pid\":77}"
+#define COLL                                                                                       \
+    "\"coll_perf\":{\"coll\":\"AllReduce\",\"coll_sn\":14,\"coll_msg_size_bytes\":4096,"           \
+    "\"coll_exec_time_us\":61}"
+#define TIMED                                                                                      \
+    "\"coll_perf\":{\"coll\":\"ReduceScatter\",\"coll_sn\":15,\"coll_msg_size_bytes\":8,"          \
+    "\"event_trace_ts\":{\"coll_start_ts\":1000,\"coll_stop_ts\":1001,\"kernel_events\":["         \
+    "{\"channel_id\":0,\"kernel_start_ts\":1010,\"kernel_stop_ts\":1050},"                         \
+    "{\"channel_id\":1,\"kernel_start_ts\":1009,\"kernel_stop_ts\":1051}]}}"
+#define STATS(coll, p2p)                                                                           \
+    "\"dump_stats\":{\"coll_records\":" coll ",\"p2p_records\":" p2p ",\"coll_dropped_total\":0}"
+#define P2P "\"p2p_perf\":{\"p2p\":\"Send\",\"p2p_sn\":1,\"p2p_peer\":2,\"p2p_msg_size_bytes\":16}"
+
+static void lines_of_nccl_inspector_become_operations(void **state)
+{
+    struct sl_job *job = *state;
+    const char text[] = "{" CONTEXT(
+        "0x1", "1", "2",
+        "v4.0") "," COLL "}\n"
+                "{" CONTEXT("0x2", "5", "8",
+                            "v4.0") "," TIMED "}\n"
+                                    "{" CONTEXT("0x2", "5", "8",
+                                                "v4.1") "," P2P "}\n"
+                                                        "{" CONTEXT("0x1", "1", "2", "v4.1") "," P2P
+                                                                                             "}\n";
+    const struct sl_job_op *op;
+
+    /* A peer that the small communicator cannot have. */
+    assert_int_equal(read_text(job, text), -EBADMSG);
+    assert_int_equal(
+        read_text(
+            job,
+            "{" CONTEXT("0x1", "1", "3",
+                        "v4.0") "," COLL "}\n"
+                                "{" CONTEXT("0x2", "5", "8",
+                                            "v4.0") "," TIMED "}\n"
+                                                    "{" CONTEXT("0x2", "5", "8",
+                                                                "v4.1") "," P2P "}\n"
+                                                                        "{" CONTEXT("0x1", "1", "3",
+                                                                                    "v4.1") "," P2P
+                                                                                            "}\n"),
+        0);
+    assert_int_equal(job->op_count, 4);
+    op = &job->ops[1];
+    assert_int_equal(op->rank, 5); /* in the largest communicator */
+    assert_int_equal(op->kind, SL_JOB_REDUCE_SCATTER);
+    assert_int_equal(op->seq, 15);
+    assert_true(op->issue_ns == 1000000 && op->start_ns == 1009000 && op->end_ns == 1051000);
+    assert_true(job->ops[0].start_ns == SL_JOB_NEVER && job->ops[0].bytes == 4096);
+    assert_int_equal(job->ops[2].kind, SL_JOB_SEND);
+    assert_int_equal(job->ops[2].peer, 2);
+    assert_int_equal(job->ops[3].kind, SL_JOB_OTHER);
+    assert_string_equal(sl_job_string(job, job->ranks[5].host), "n1");
+}
+
+static void objects_without_a_header_are_of_the_one_before(void **state)
+{
+    struct sl_job *job = *state;
+    const char text[] = "{" CONTEXT("0x1", "1", "4", "v4.3") "," STATS(
+        "1", "1") "}\n"
+                  "{" COLL "}\n{" P2P "}\n"
+                  "{" CONTEXT("0x2", "0", "2", "v4.3") "," STATS("1", "0") "}\n"
+                                                                           "{" TIMED "}\n";
+
+    assert_int_equal(read_text(job, text), 0);
+    assert_int_equal(job->op_count, 3);
+    assert_int_equal(job->comm_count, 2);
+    assert_int_equal(job->ops[2].rank, 1);
+    is_refused("{" CONTEXT("0x1", "1", "4", "v4.3") "," STATS("2", "0") "}\n{" COLL "}\n",
+               "ends 1 objects too early");
+    is_refused("{" CONTEXT("0x1", "1", "4", "v4.3") "," STATS("0", "0") "}\n{" COLL "}\n",
+               "more objects follow than were counted");
+    is_refused("{" CONTEXT("0x1", "1", "4", "v4.2") "," STATS("1", "0") "}\n{" COLL "}\n",
+               "of no communicator");
+}
+
+static void bad_lines_of_nccl_inspector_are_refused(void **state)
+{
+    (void)state;
+    is_refused("{" CONTEXT("0x1", "4", "4", "v4.0") "," COLL "}\n", "no rank 4 in");
+    is_refused("{" CONTEXT("0x1", "1", "4", "v4.0") "," COLL "}\n"
+                                                    "{" CONTEXT("0x1", "2", "4", "v4.0") "," COLL
+                                                                                         "}\n",
+               "another rank in its communicator");
+    is_refused("{" CONTEXT("0x1", "1", "4", "v4.0") "," COLL "}\n{\"a\":1\n", "no object of JSON");
+    is_refused("{" CONTEXT("0x1", "1", "4", "v4.0") ",\"coll_perf\":{\"coll\":\"AllReduce\"}}\n",
+               "\"coll_sn\" is missing");
+    is_refused("{" CONTEXT("0x1", "1", "4", "v4.0") ",\"x\":{}}\n", "nothing that NCCL Inspector");
+}
+
+static void two_processes_are_no_one_rank(void **state)
+{
+    struct sl_job *job = *state;
+
+    assert_int_equal(read_text(job, "{" CONTEXT("0x1", "1", "4", "v4.0") "," COLL "}\n"), 0);
+    job->ranks[1].process = sl_job_text(job, "78", 2);
+    assert_int_equal(read_text(job, "{" CONTEXT("0x1", "1", "4", "v4.0") "," COLL "}\n"), -EBADMSG);
+    assert_non_null(strstr(sluice_last_error(), "is rank 1 in its largest communicator"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(times_of_mini_batches_become_samples, begin, end),
+        cmocka_unit_test(bad_mini_batches_are_refused),
+        cmocka_unit_test_setup_teardown(gauges_of_xpu_timer_become_samples, begin, end),
+        cmocka_unit_test(bad_scrapes_are_refused),
+        cmocka_unit_test_setup_teardown(metrics_of_nccl_inspector_become_samples_of_their_gpu,
+                                        begin, end),
+        cmocka_unit_test_setup_teardown(lines_of_nccl_inspector_become_operations, begin, end),
+        cmocka_unit_test_setup_teardown(objects_without_a_header_are_of_the_one_before, begin, end),
+        cmocka_unit_test(bad_lines_of_nccl_inspector_are_refused),
+        cmocka_unit_test_setup_teardown(two_processes_are_no_one_rank, begin, end),
+    };
+
+    return cmocka_run_group_tests_name("diagnosis_formats", tests, NULL, NULL);
+}
