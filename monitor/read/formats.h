@@ -5,6 +5,7 @@
 
 #include "monitor/read/read.h"
 
+extern const struct sl_read_format sl_read_trace;          /* Chrome's and Kineto's traces */
 extern const struct sl_read_format sl_read_minibatch;      /* times of mini-batches, CSV */
 extern const struct sl_read_format sl_read_xpu_timer;      /* a scrape, Prometheus's text */
 extern const struct sl_read_format sl_read_inspector;      /* NCCL Inspector, lines of JSON */

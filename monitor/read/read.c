@@ -11,14 +11,11 @@
 #include <unistd.h>
 #include <zlib.h>
 
-const struct sl_read_format *const sl_read_formats[] = {&sl_read_flight,
-                                                        &sl_read_flight_json,
-                                                        &sl_read_ras,
-                                                        &sl_read_inspector,
-                                                        &sl_read_xpu_timer,
-                                                        &sl_read_minibatch,
-                                                        &sl_read_inspector_prom,
-                                                        NULL};
+/* A trace of Kineto lists process groups as the Flight Recorder's JSON does: it is asked before. */
+const struct sl_read_format *const sl_read_formats[] = {
+    &sl_read_flight,    &sl_read_trace,          &sl_read_flight_json,
+    &sl_read_ras,       &sl_read_inspector,      &sl_read_xpu_timer,
+    &sl_read_minibatch, &sl_read_inspector_prom, NULL};
 
 /* ---- the bytes of a file ---- */
 
