@@ -164,7 +164,7 @@ static int read_in(struct sl_job *job, struct sl_read_in *in, const char *head, 
     return refuse(in->name);
 }
 
-int sl_read_file(struct sl_job *job, const char *path)
+int sl_read_with(const char *path, sl_reader *reader, void *context)
 {
     struct file *file = calloc(1, sizeof(*file));
     int err;
@@ -180,12 +180,22 @@ int sl_read_file(struct sl_job *job, const char *path)
     }
     err = begin(file);
     if (err == 0)
-        err = read_in(job, &file->in, file->head, file->head_len);
+        err = reader(&file->in, file->head, file->head_len, context);
     if (file->is_gzip)
         inflateEnd(&file->z);
     close(file->fd);
     free(file);
     return err;
+}
+
+static int read_job(struct sl_read_in *in, const char *head, size_t len, void *context)
+{
+    return read_in(context, in, head, len);
+}
+
+int sl_read_file(struct sl_job *job, const char *path)
+{
+    return sl_read_with(path, read_job, job);
 }
 
 /* ---- bytes in memory ---- */
