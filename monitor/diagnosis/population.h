@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What makes ranks of one role differ that is no fault: kinds of hardware, and longer sequences. */
+#ifndef SL_MONITOR_DIAGNOSIS_POPULATION_H
+#define SL_MONITOR_DIAGNOSIS_POPULATION_H
+
+#include "monitor/diagnosis/peers.h"
+
+/* Which population each member is of: groups, by rank, from 0 on. The table holds logarithms of
+ * which the step's median was taken off. 0 or -ENOMEM. */
+int sl_population_find(const struct sl_peers_table *table, const uint32_t *members, uint32_t count,
+                       uint32_t *groups);
+
+/* Takes off what all stages of a replica have in common in each step. 0 or -ENOMEM. */
+int sl_population_take_replicas_off(struct sl_peers_table *table, const uint32_t *members,
+                                    uint32_t count);
+
+#endif
