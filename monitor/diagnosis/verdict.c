@@ -108,16 +108,35 @@ void sl_verdicts_sort(struct sl_verdicts *verdicts)
         qsort(verdicts->list, verdicts->count, sizeof(*verdicts->list), by_verdict);
 }
 
+static void free_one(struct sl_verdict *verdict)
+{
+    for (uint32_t k = 0; k < verdict->evidence_count; k++)
+        free(verdict->evidence[k]);
+    free(verdict->evidence);
+    free(verdict->others);
+}
+
+void sl_verdicts_drop(struct sl_verdicts *verdicts, enum sl_verdict_class cls)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < verdicts->count; i++)
+        kept += verdicts->list[i].cls != cls;
+    if (kept == 0 || kept == verdicts->count)
+        return;
+    kept = 0;
+    for (uint32_t i = 0; i < verdicts->count; i++)
+        if (verdicts->list[i].cls == cls)
+            free_one(&verdicts->list[i]);
+        else
+            verdicts->list[kept++] = verdicts->list[i];
+    verdicts->count = kept;
+}
+
 void sl_verdicts_free(struct sl_verdicts *verdicts)
 {
-    for (uint32_t i = 0; i < verdicts->count; i++) {
-        struct sl_verdict *verdict = &verdicts->list[i];
-
-        for (uint32_t k = 0; k < verdict->evidence_count; k++)
-            free(verdict->evidence[k]);
-        free(verdict->evidence);
-        free(verdict->others);
-    }
+    for (uint32_t i = 0; i < verdicts->count; i++)
+        free_one(&verdicts->list[i]);
     free(verdicts->list);
     *verdicts = (struct sl_verdicts){.list = NULL};
 }

@@ -63,6 +63,8 @@ __attribute__((format(printf, 2, 3))) int sl_verdict_say(struct sl_verdict *verd
                                                          const char *format, ...);
 /* By class, then by accused object: the same verdicts in the same order, whatever came first. */
 void sl_verdicts_sort(struct sl_verdicts *verdicts);
+/* Those of the class, where there are others. */
+void sl_verdicts_drop(struct sl_verdicts *verdicts, enum sl_verdict_class cls);
 void sl_verdicts_free(struct sl_verdicts *verdicts);
 const char *sl_verdict_class_name(enum sl_verdict_class cls);
 

@@ -41,6 +41,12 @@ void sl_object_text(const struct sl_job *job, const struct sl_object *object, ch
     }
 }
 
+/* Clocks that begin with the job, as those of traces, tell no date. */
+static bool is_date(int64_t ns)
+{
+    return ns >= 1000000000000000;
+}
+
 /* "2026-11-26T14:03:05.250Z" */
 static const char *time_text(int64_t ns, char out[40])
 {
@@ -66,7 +72,7 @@ static void print_one(const struct sl_job *job, const struct sl_verdict *verdict
         fprintf(out, "%s: %s, %.0f %%", sl_verdict_class_name(verdict->cls), object,
                 verdict->probability * 100);
     }
-    if (verdict->since_ns > 0)
+    if (is_date(verdict->since_ns))
         fprintf(out, ", since %s", time_text(verdict->since_ns, since));
     fputc('\n', out);
     for (uint32_t i = 0; i < verdict->other_count && i < SHOWN; i++) {
@@ -132,9 +138,10 @@ static struct json_object *verdict_json(const struct sl_job *job, const struct s
     snprintf(probability, sizeof(probability), "%.3g", verdict->probability);
     json_object_object_add(it, "probability",
                            json_object_new_double_s(verdict->probability, probability));
-    json_object_object_add(
-        it, "since",
-        verdict->since_ns > 0 ? json_object_new_string(time_text(verdict->since_ns, since)) : NULL);
+    json_object_object_add(it, "since",
+                           is_date(verdict->since_ns)
+                               ? json_object_new_string(time_text(verdict->since_ns, since))
+                               : NULL);
     for (uint32_t i = 0; i < verdict->evidence_count; i++)
         json_object_array_add(evidence, json_object_new_string(verdict->evidence[i]));
     json_object_object_add(it, "evidence", evidence);

@@ -3,6 +3,7 @@
 #include "tools/ctl/diagnose.h"
 #include "core/err.h"
 #include "monitor/diagnosis/hang.h"
+#include "monitor/diagnosis/slow.h"
 #include "monitor/diagnosis/verdict_text.h"
 #include "monitor/read/read.h"
 #include "tools/ctl/command.h"
@@ -86,8 +87,15 @@ static int read_files(struct sl_job *job, const struct request *request)
 static int judge(const struct sl_job *job, const struct request *request,
                  struct sl_verdicts *verdicts)
 {
+    static const struct sl_slow_options slow = SL_SLOW_OPTIONS;
     int err = sl_hang_find(job, &request->hang, verdicts);
 
+    if (err == 0)
+        err = sl_gauges_find(job, verdicts);
+    if (err == 0)
+        err = sl_slow_find(job, &slow, verdicts);
+    /* Nothing is wrong: unless something else is. */
+    sl_verdicts_drop(verdicts, SL_VERDICT_NOT_HUNG);
     sl_verdicts_sort(verdicts);
     return err;
 }

@@ -44,6 +44,14 @@ recorded_jobs_have_exactly_the_injected_faults() {
     diagnose 3 "$dir/_dump_9.gz" "$data"/hang/lock_gil_1st/_dump_{?,1?} && grep -q '^host_stalled: rank 9, ' "$dir/out"
 }
 
+# Who is slow: exactly the worker that was slowed; worker 6 of the first mini-batch job; nobody else, and nothing hangs.
+recorded_jobs_have_exactly_the_slow_rank() {
+    diagnose 3 "$data/straggler/timeline-AR.json.gz" && [[ $(grep -c '^[a-z_]*: ' "$dir/out") == 1 ]] && grep -q '^slow_rank: rank 0, ' "$dir/out" &&
+        grep -q 'data-parallel rank 0, stage 0' "$dir/out" && diagnose 3 "$data/minibatch/job_1_norm.csv" && [[ $(grep -c '^[a-z_]*: ' "$dir/out") == 1 ]] &&
+        grep -q '^slow_rank: rank 6, ' "$dir/out" && diagnose 0 "$data/minibatch/job_2_norm.csv" && diagnose 0 "$data/xpu-timer/normal.prom" &&
+        diagnose 3 "$data/xpu-timer/hang-all.prom" && grep -q '^comm_stuck: rank 0 ' "$dir/out" && ! grep -q not_hung "$dir/out"
+}
+
 text_says_who_and_why() {
     diagnose 3 "$corpus/diagnosis_ras/behind" &&
         grep -qx '1 files tell of 4 ranks, 2 communicators and 0 operations' "$dir/out" &&
@@ -74,11 +82,13 @@ what_cannot_be_read_is_refused_with_a_sentence() {
         diagnose 1 "$corpus/diagnosis_pickle/reduce" && grep -q 'the opcode GLOBAL is refused' "$dir/err" && [[ ! -s $dir/out ]]
 }
 
-if [[ -d $data/hang ]]; then
-    tap_case recorded_jobs_have_exactly_the_injected_faults recorded_jobs_have_exactly_the_injected_faults
-else
-    tap_skip recorded_jobs_have_exactly_the_injected_faults "no recorded jobs at $data/hang"
-fi
+for name in recorded_jobs_have_exactly_the_injected_faults recorded_jobs_have_exactly_the_slow_rank; do
+    if [[ -d $data/hang && -d $data/straggler ]]; then
+        tap_case "$name" "$name"
+    else
+        tap_skip "$name" "no recorded jobs at $data"
+    fi
+done
 for name in text_says_who_and_why two_looks_tell_that_a_job_moves what_is_young_is_no_hang formats_may_be_mixed what_cannot_be_read_is_refused_with_a_sentence; do
     tap_case "$name" "$name"
 done

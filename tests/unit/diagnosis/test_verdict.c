@@ -67,12 +67,29 @@ static void every_class_has_a_name_of_its_own(void **state)
     assert_string_equal(sl_verdict_class_name(SL_VERDICT_CLASSES), "unknown");
 }
 
+static void a_class_is_dropped_where_there_are_others(void **state)
+{
+    struct sl_verdicts verdicts = {.list = NULL};
+
+    (void)state;
+    assert_non_null(sl_verdict_add(&verdicts, SL_VERDICT_NOT_HUNG, rank_of(0), 1));
+    sl_verdicts_drop(&verdicts, SL_VERDICT_NOT_HUNG);
+    assert_int_equal(verdicts.count, 1);
+    assert_int_equal(sl_verdict_say(&verdicts.list[0], "why"), 0);
+    assert_non_null(sl_verdict_add(&verdicts, SL_VERDICT_SLOW_RANK, rank_of(7), 1));
+    sl_verdicts_drop(&verdicts, SL_VERDICT_NOT_HUNG);
+    assert_int_equal(verdicts.count, 1);
+    assert_int_equal(verdicts.list[0].accused.a, 7);
+    sl_verdicts_free(&verdicts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_order_is_the_same_whatever_came_first),
         cmocka_unit_test(evidence_and_others_stay_in_order),
         cmocka_unit_test(every_class_has_a_name_of_its_own),
+        cmocka_unit_test(a_class_is_dropped_where_there_are_others),
     };
 
     return cmocka_run_group_tests_name("diagnosis_verdict", tests, NULL, NULL);
