@@ -95,7 +95,7 @@ static int read_event(struct file *file, struct json_object *object)
                                    .category = text_of(object, "cat"),
                                    .args = sl_json_get(object, "args")};
     const char *phase = text_of(object, "ph");
-    int64_t dur;
+    int64_t dur = 0;
     int err;
 
     if (!json_object_is_type(object, json_type_object) || phase[0] == '\0' || phase[1] != '\0')
