@@ -204,6 +204,22 @@ static void packets_of_a_message_that_do_not_follow_end_the_flow(void **state)
     }
 }
 
+/* sim_dpdk, seed 206031: a peer that breaks the rules sets LAST amid a message. How long it should
+ * have been is known above: sl_mp_on_write() checks it. */
+static void a_message_that_its_peer_ends_early_is_told_as_long_as_it_came(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand_data(&hand, head_of(0, WRITE), 1, 100);
+    hand_data(&hand, head_of(1, LAST), 2, 100);
+    assert_int_equal(hand.arrivals, 1);
+    assert_int_equal(hand.arrived_len, 200);
+    hand_data(&hand, head_of(2, LAST), 3, 100); /* the rest is a message of its own */
+    assert_int_equal(hand.arrivals, 2);
+    assert_int_equal(hand.arrived_len, 100);
+    assert_int_equal(hand.failures, 0);
+    hand_stop(&hand);
+}
+
 static void what_lies_outside_of_the_window_is_dropped(void **state)
 {
     struct sl_dp_head head = head_of(0, WRITE);
@@ -500,6 +516,7 @@ int main(void)
         cmocka_unit_test(what_there_is_no_memory_for_counts_as_lost),
         cmocka_unit_test(a_packet_with_no_place_ends_the_flow),
         cmocka_unit_test(packets_of_a_message_that_do_not_follow_end_the_flow),
+        cmocka_unit_test(a_message_that_its_peer_ends_early_is_told_as_long_as_it_came),
         cmocka_unit_test(what_lies_outside_of_the_window_is_dropped),
         cmocka_unit_test(without_memory_for_its_records_a_packet_counts_as_lost),
         cmocka_unit_test(a_stranger_changes_nothing_but_a_counter),
