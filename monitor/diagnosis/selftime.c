@@ -62,7 +62,7 @@ static void add_role(struct finder *finder, struct walk *walk, const struct sl_j
 /* ---- own time ---- */
 
 /* When the rank came to an operation; SL_JOB_NEVER: what passed before is not known to be its
- * own. */
+ * own. A host may call it while its GPU still computes: then it came when it started. */
 static int64_t arrival_of(const struct walk *walk, const struct sl_job_op *op)
 {
     int64_t start = op->start_ns;
@@ -71,8 +71,7 @@ static int64_t arrival_of(const struct walk *walk, const struct sl_job_op *op)
         return start != SL_JOB_NEVER ? start : op->issue_ns;
     if (op->issue_ns == SL_JOB_NEVER)
         return walk->has_compute ? SL_JOB_NEVER : start;
-    return start != SL_JOB_NEVER && walk->is_begun && op->issue_ns < walk->free_ns ? start
-                                                                                   : op->issue_ns;
+    return start > op->issue_ns ? start : op->issue_ns; /* SL_JOB_NEVER is less than any */
 }
 
 static double seconds(int64_t from, int64_t to)
