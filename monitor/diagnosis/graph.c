@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define UNSEEN 0u
 
@@ -28,6 +29,14 @@ void sl_graph_fini(struct sl_graph *graph)
     free(graph->component);
     free(graph->is_sink);
     *graph = (struct sl_graph){.first = NULL};
+}
+
+void sl_graph_clear(struct sl_graph *graph)
+{
+    memset(graph->first, 0, ((size_t)graph->node_count + 1) * sizeof(*graph->first));
+    memset(graph->component, 0, ((size_t)graph->node_count + 1) * sizeof(*graph->component));
+    memset(graph->is_sink, 0, ((size_t)graph->node_count + 1) * sizeof(*graph->is_sink));
+    graph->edge_count = graph->component_count = 0;
 }
 
 int sl_graph_add(struct sl_graph *graph, uint32_t from, uint32_t to)

@@ -22,6 +22,8 @@ struct sl_graph {
 /* -ENOMEM. */
 int sl_graph_init(struct sl_graph *graph, uint32_t node_count);
 void sl_graph_fini(struct sl_graph *graph);
+/* Without an edge, as after init. */
+void sl_graph_clear(struct sl_graph *graph);
 int sl_graph_add(struct sl_graph *graph, uint32_t from, uint32_t to);
 int sl_graph_sinks(struct sl_graph *graph);
 

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CYCLE_MAX 32 /* ranks of a cycle that are named */
 
@@ -123,8 +124,9 @@ static uint32_t find_cycle(struct sl_hang *hang, uint32_t start, uint32_t *cycle
     return rank != SL_JOB_NONE ? seen[rank] - 1 : 0;
 }
 
-/* Which of two queues comes first matters only where nothing else is wrong. */
-static int accuse_cycle(struct sl_hang *hang, uint32_t start, bool has_others)
+/* That one is at what another has called after something else makes a cycle only of what each rank
+ * is at, and is looked for where nothing else is wrong. */
+static int accuse_cycle(struct sl_hang *hang, uint32_t start)
 {
     uint32_t *room = calloc((size_t)3 * hang->graph.node_count + 1, sizeof(*room));
     uint32_t *cycle = reallocarray(NULL, hang->job->rank_count, sizeof(*cycle));
@@ -141,7 +143,7 @@ static int accuse_cycle(struct sl_hang *hang, uint32_t start, bool has_others)
                   sl_hang_step_of(hang, cycle[i], cycle[i + 1 < length ? i + 1 : begin]).reason ==
                       SL_HANG_EARLIER;
     err = 0;
-    if (is_weak && has_others)
+    if (is_weak && !hang->is_heads_only)
         goto out;
     verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_DEADLOCK, program_object(cycle[begin]),
                              is_weak ? SL_HANG_PLAUSIBLE : SL_HANG_LIKELY);
@@ -189,7 +191,7 @@ static int accuse_ranks(struct sl_hang *hang, const struct sl_hang_part *parts)
     return err;
 }
 
-static int accuse_cycles(struct sl_hang *hang, const struct sl_hang_part *parts, bool has_others)
+static int accuse_cycles(struct sl_hang *hang, const struct sl_hang_part *parts)
 {
     int err = 0;
 
@@ -197,26 +199,46 @@ static int accuse_cycles(struct sl_hang *hang, const struct sl_hang_part *parts,
         uint32_t part = hang->graph.component[r];
 
         if (hang->graph.is_sink[part] && parts[part].ranks > 1 && parts[part].first == r)
-            err = accuse_cycle(hang, r, has_others);
+            err = accuse_cycle(hang, r);
     }
     return err;
 }
 
-static int accuse(struct sl_hang *hang)
+/* The graph of waits, where its chains end, and the ranks of each component. */
+static int draw(struct sl_hang *hang, struct sl_hang_part *parts)
 {
-    struct sl_hang_part *parts = calloc(hang->graph.node_count + 1, sizeof(*parts));
-    uint32_t before = hang->verdicts->count;
     int err;
 
-    if (parts == NULL)
-        return sl_fail(-ENOMEM, "no memory to judge a hang");
-    for (uint32_t r = hang->job->rank_count; r-- > 0;) {
+    sl_graph_clear(&hang->graph);
+    memset(parts, 0, ((size_t)hang->graph.node_count + 1) * sizeof(*parts));
+    err = sl_hang_wait(hang);
+    if (err == 0)
+        err = sl_graph_sinks(&hang->graph);
+    for (uint32_t r = hang->job->rank_count; r-- > 0 && err == 0;) {
         parts[hang->graph.component[r]].ranks++;
         parts[hang->graph.component[r]].first = r;
     }
-    err = accuse_ranks(hang, parts);
+    return err;
+}
+
+/* Who has called nothing that others wait in, and circles of such; where there are none, what ranks
+ * are at alone: a host may have called more before its GPU came to it. */
+static int accuse(struct sl_hang *hang)
+{
+    struct sl_hang_part *parts = calloc((size_t)hang->graph.node_count + 1, sizeof(*parts));
+    uint32_t before = hang->verdicts->count;
+    int err = parts == NULL ? sl_fail(-ENOMEM, "no memory to judge a hang") : draw(hang, parts);
+
     if (err == 0)
-        err = accuse_cycles(hang, parts, hang->verdicts->count > before);
+        err = accuse_ranks(hang, parts);
+    if (err == 0)
+        err = accuse_cycles(hang, parts);
+    if (err == 0 && hang->verdicts->count == before) {
+        hang->is_heads_only = true;
+        err = draw(hang, parts);
+        if (err == 0)
+            err = accuse_cycles(hang, parts);
+    }
     if (err == 0 && hang->verdicts->count == before)
         err = sl_hang_accuse_all_silent(hang, parts);
     if (err == 0 && hang->verdicts->count == before)
@@ -268,16 +290,14 @@ static int judge(struct sl_hang *hang)
 {
     uint32_t before = hang->verdicts->count;
     const char *fine;
-    int err = sl_hang_wait(hang);
+    int err = sl_hang_see(hang);
 
     if (err != 0)
         return err;
     fine = why_fine(hang);
     if (fine != NULL)
         return say_fine(hang, fine);
-    err = sl_graph_sinks(&hang->graph);
-    if (err == 0)
-        err = accuse(hang);
+    err = accuse(hang);
     if (err == 0 && hang->verdicts->count == before)
         err = say_fine(hang, "nobody is waited for who does not go on");
     sl_verdicts_sort(hang->verdicts);

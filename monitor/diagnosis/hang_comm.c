@@ -5,7 +5,10 @@
 #include "monitor/diagnosis/hang_inside.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
+
+#define MUCH 3.0 /* times what the next edge spent on the wire */
 
 static bool is_accused(const struct sl_hang *hang, uint32_t rank)
 {
@@ -104,25 +107,44 @@ static int accuse_unstarted(struct sl_hang *hang, uint32_t comm, uint64_t seq, b
     return err;
 }
 
-/* The edge between members that spent the longest on the wire; NULL: no edge says so. */
-static const struct sl_job_edge *worst_edge(const struct sl_hang *hang, uint32_t comm)
+/* Its messages were on the wire for longer than they waited for anything else, and between
+ * members. */
+static bool is_on_wire(const struct sl_hang *hang, const struct sl_job_edge *edge, uint32_t comm)
+{
+    bool is_wire = edge->wait_s[SL_JOB_WAIT_WIRE] > 0;
+
+    for (unsigned state = 0; state < SL_JOB_WAITS; state++)
+        is_wire = is_wire && edge->wait_s[state] <= edge->wait_s[SL_JOB_WAIT_WIRE];
+    return is_wire && (edge->comm == comm || edge->comm == SL_JOB_NONE) &&
+           sl_hang_slot_of(&hang->index, edge->src, comm) != NULL &&
+           sl_hang_slot_of(&hang->index, edge->dst, comm) != NULL;
+}
+
+/* The edge that spent the longest on the wire, if that is a hang's time: half of what the operation
+ * is pending for, or where that is not known much more than any other. NULL: no edge says so. Times
+ * are of the whole job, and some edge is always the slowest. */
+static const struct sl_job_edge *worst_edge(const struct sl_hang *hang, uint32_t comm, size_t op)
 {
     const struct sl_job_edge *worst = NULL;
+    int64_t since_ns = hang->job->ops[op].issue_ns, now_ns = hang->options->now_ns;
+    double least_s = 0;
 
     for (size_t i = 0; i < hang->job->edge_count; i++) {
         const struct sl_job_edge *edge = &hang->job->edges[i];
-        bool is_wire = edge->wait_s[SL_JOB_WAIT_WIRE] > 0;
+        double wire_s = edge->wait_s[SL_JOB_WAIT_WIRE];
 
-        for (unsigned state = 0; state < SL_JOB_WAITS; state++)
-            is_wire = is_wire && edge->wait_s[state] <= edge->wait_s[SL_JOB_WAIT_WIRE];
-        if (!is_wire || (edge->comm != comm && edge->comm != SL_JOB_NONE) ||
-            (worst != NULL && edge->wait_s[SL_JOB_WAIT_WIRE] <= worst->wait_s[SL_JOB_WAIT_WIRE]) ||
-            sl_hang_slot_of(&hang->index, edge->src, comm) == NULL ||
-            sl_hang_slot_of(&hang->index, edge->dst, comm) == NULL)
+        if (!is_on_wire(hang, edge, comm))
             continue;
+        if (worst != NULL && wire_s <= worst->wait_s[SL_JOB_WAIT_WIRE]) {
+            least_s = fmax(least_s, MUCH * wire_s);
+            continue;
+        }
+        least_s = worst != NULL ? fmax(least_s, MUCH * worst->wait_s[SL_JOB_WAIT_WIRE]) : 0;
         worst = edge;
     }
-    return worst;
+    if (since_ns != SL_JOB_NEVER && now_ns != SL_JOB_NEVER)
+        least_s = (double)(now_ns - since_ns) * 0.5e-9;
+    return worst != NULL && worst->wait_s[SL_JOB_WAIT_WIRE] >= least_s ? worst : NULL;
 }
 
 static int accuse_link(struct sl_hang *hang, const struct sl_job_edge *edge, size_t op)
@@ -194,7 +216,7 @@ static int accuse_comm(struct sl_hang *hang, uint32_t comm, size_t op)
 
     if (err != 0 || is_done)
         return err;
-    edge = worst_edge(hang, comm);
+    edge = worst_edge(hang, comm, op);
     return edge != NULL ? accuse_link(hang, edge, op) : accuse_members(hang, comm, seq, op);
 }
 

@@ -23,6 +23,7 @@ struct sl_hang {
     struct sl_hang_index index;
     struct sl_graph graph; /* nodes: ranks, then slots, two a communicator, the program */
     uint32_t *waiters;     /* by rank: in how many communicators it is waited for by rule 1 */
+    bool is_heads_only;    /* waits are those of what each rank is at, as GPUs work in turn */
     bool *is_stuck;        /* by rank: rule 2 */
     size_t *stuck_slot;    /* by rank: where */
     size_t *stuck_by;      /* by rank: the slot that ended it */
@@ -77,7 +78,9 @@ static inline bool sl_hang_is_cause(const struct sl_hang *hang, uint32_t rank)
 /* The rank's oldest pending operation is at this slot's first. */
 bool sl_hang_is_at_head(const struct sl_hang *hang, const struct sl_hang_slot *slot);
 
-/* Fills the graph, is_stuck, waiters, mismatches. -ENOMEM. */
+/* Fills is_stuck and mismatches. -ENOMEM. */
+int sl_hang_see(struct sl_hang *hang);
+/* Fills the graph, which has no edges, and waiters, after sl_hang_see(). -ENOMEM. */
 int sl_hang_wait(struct sl_hang *hang);
 
 /* parts: by component. Members of which nothing is known, at the ends of chains. -ENOMEM. */

@@ -104,7 +104,9 @@ static int wait_for_issue(struct sl_hang *hang, uint32_t comm, struct place *pla
 
         if (slots[i].has_first && slots[i].first > furthest)
             furthest = slots[i].first;
-        if (behind == 0 || sl_hang_is_cause(hang, slots[i].rank))
+        if (behind == 0 || sl_hang_is_cause(hang, slots[i].rank) ||
+            (hang->is_heads_only && slots[i].op != SL_HANG_NO_OP &&
+             !sl_hang_is_at_head(hang, &slots[i])))
             continue;
         err =
             sl_graph_add(&hang->graph, slots[i].rank, sl_hang_slot_node(hang, begin + behind - 1));
@@ -214,15 +216,21 @@ static bool is_at_message(const struct sl_hang *hang, uint32_t rank, size_t op)
                           a->seq == b->seq && sl_hang_is_message(b));
 }
 
+/* Does the rank wait for this half of a message? */
+static bool may_wait(const struct sl_hang *hang, uint32_t rank, size_t op)
+{
+    return op != SL_HANG_NO_OP && (!hang->is_heads_only || is_at_message(hang, rank, op));
+}
+
 /* Numbers of both ends are the same. */
 static int wait_by_number(struct sl_hang *hang, const struct sl_hang_pair *pair)
 {
     const struct sl_job_op *ops = hang->job->ops;
     int err = 0;
 
-    if (pair->recv != SL_HANG_NO_OP && pair->sent < ops[pair->recv].seq)
+    if (may_wait(hang, pair->dst, pair->recv) && pair->sent < ops[pair->recv].seq)
         err = wait_for(hang, pair->dst, pair->src, true);
-    if (err == 0 && pair->send != SL_HANG_NO_OP && pair->received < ops[pair->send].seq)
+    if (err == 0 && may_wait(hang, pair->src, pair->send) && pair->received < ops[pair->send].seq)
         err = wait_for(hang, pair->src, pair->dst, true);
     return err;
 }
@@ -233,7 +241,8 @@ static int wait_by_number(struct sl_hang *hang, const struct sl_hang_pair *pair)
 static int wait_by_order(struct sl_hang *hang, const struct sl_hang_pair *pair)
 {
     if (pair->sends > pair->recvs)
-        return wait_for(hang, pair->src, pair->dst, true);
+        return may_wait(hang, pair->src, pair->send) ? wait_for(hang, pair->src, pair->dst, true)
+                                                     : 0;
     if (pair->recvs > pair->sends && is_at_message(hang, pair->dst, pair->recv))
         return wait_for(hang, pair->dst, pair->src, true);
     return 0;
@@ -356,14 +365,16 @@ static bool compare_counts(struct sl_hang *hang, uint32_t comm, struct sl_hang_m
 }
 
 /* Whoever is at such an operation waits for the program to be mended. */
-static int blame_program(struct sl_hang *hang, uint32_t comm, uint64_t front)
+static int blame_program(struct sl_hang *hang, const struct sl_hang_mismatch *mismatch)
 {
     size_t count;
-    const struct sl_hang_slot *slots = slots_of(hang, comm, &count);
+    const struct sl_hang_slot *slots = slots_of(hang, mismatch->comm, &count);
+    uint64_t front = front_of(slots, count);
     int err = 0;
 
     for (size_t i = 0; i < count && err == 0; i++)
-        if (hang->index.is_counted[comm] || (slots[i].has_first && slots[i].first == front))
+        if (hang->index.is_counted[mismatch->comm] ||
+            (slots[i].has_first && slots[i].first == front))
             err = sl_graph_add(&hang->graph, slots[i].rank, sl_hang_program_node(hang));
     return err;
 }
@@ -387,7 +398,19 @@ static int find_mismatch(struct sl_hang *hang, uint32_t comm)
         return -ENOMEM;
     hang->mismatches = more;
     more[hang->mismatch_count++] = mismatch;
-    return blame_program(hang, comm, front);
+    return 0;
+}
+
+int sl_hang_see(struct sl_hang *hang)
+{
+    int err = 0;
+
+    for (uint32_t c = 0; c < hang->job->comm_count && err == 0; c++) {
+        err = find_mismatch(hang, c);
+        if (err == 0)
+            find_stuck(hang, c);
+    }
+    return err;
 }
 
 int sl_hang_wait(struct sl_hang *hang)
@@ -395,11 +418,9 @@ int sl_hang_wait(struct sl_hang *hang)
     struct place *places = reallocarray(NULL, hang->index.slot_count + 1, sizeof(*places));
     int err = places == NULL ? -ENOMEM : 0;
 
-    for (uint32_t c = 0; c < hang->job->comm_count && err == 0; c++) {
-        err = find_mismatch(hang, c);
-        if (err == 0)
-            find_stuck(hang, c);
-    }
+    memset(hang->waiters, 0, hang->job->rank_count * sizeof(*hang->waiters));
+    for (uint32_t i = 0; i < hang->mismatch_count && err == 0; i++)
+        err = blame_program(hang, &hang->mismatches[i]);
     for (uint32_t c = 0; c < hang->job->comm_count && err == 0; c++) {
         err = wait_for_issue(hang, c, places);
         if (err == 0)
