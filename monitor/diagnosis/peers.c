@@ -387,11 +387,20 @@ static int prepare(struct judge *judge, bool *is_small)
         if (err != 0)
             return err;
     }
+    if (sl_population_agree(judge->table, judge->order, judge->count, judge->groups) != 0)
+        return -ENOMEM;
     sort_ranks(judge);
     for (uint32_t first = 0, end; first < judge->count; first = end) {
+        uint32_t *members = judge->order + first;
+
         end = end_of(judge, first, false);
-        if (!is_small[judge->order[first]])
-            take_populations_off(judge, judge->order + first, end - first);
+        if (is_small[members[0]])
+            continue;
+        /* The median of two populations jumps from one to the other when one member changes; that
+         * of what their members have in common does not. */
+        take_populations_off(judge, members, end - first);
+        take_step_off(judge, members, end - first);
+        take_populations_off(judge, members, end - first);
     }
     return sl_population_take_replicas_off(judge->table, judge->order, judge->count);
 }

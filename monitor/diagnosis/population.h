@@ -10,6 +10,11 @@
 int sl_population_find(const struct sl_peers_table *table, const uint32_t *members, uint32_t count,
                        uint32_t *groups);
 
+/* Hardware is a host's: where most ranks of a host, over all roles of two populations, are of the
+ * slower kind or of the faster one, so are the others. members: role after role. 0 or -ENOMEM. */
+int sl_population_agree(const struct sl_peers_table *table, const uint32_t *members, uint32_t count,
+                        uint32_t *groups);
+
 /* Takes off what all stages of a replica have in common in each step. 0 or -ENOMEM. */
 int sl_population_take_replicas_off(struct sl_peers_table *table, const uint32_t *members,
                                     uint32_t count);
