@@ -4,6 +4,7 @@
 #include "core/err.h"
 #include "monitor/diagnosis/change.h"
 #include "monitor/diagnosis/population.h"
+#include "monitor/diagnosis/sequences.h"
 
 #include <errno.h>
 #include <math.h>
@@ -402,7 +403,7 @@ static int prepare(struct judge *judge, bool *is_small)
         take_step_off(judge, members, end - first);
         take_populations_off(judge, members, end - first);
     }
-    return sl_population_take_replicas_off(judge->table, judge->order, judge->count);
+    return sl_sequences_take_off(judge->table, judge->order, judge->count);
 }
 
 int sl_peers_judge(struct sl_peers_table *table, double threshold, double margin,

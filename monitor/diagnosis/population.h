@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What makes ranks of one role differ that is no fault: kinds of hardware, and longer sequences. */
+/* What makes ranks of one role differ that is no fault: kinds of hardware. */
 #ifndef SL_MONITOR_DIAGNOSIS_POPULATION_H
 #define SL_MONITOR_DIAGNOSIS_POPULATION_H
 
@@ -14,9 +14,5 @@ int sl_population_find(const struct sl_peers_table *table, const uint32_t *membe
  * slower kind or of the faster one, so are the others. members: role after role. 0 or -ENOMEM. */
 int sl_population_agree(const struct sl_peers_table *table, const uint32_t *members, uint32_t count,
                         uint32_t *groups);
-
-/* Takes off what all stages of a replica have in common in each step. 0 or -ENOMEM. */
-int sl_population_take_replicas_off(struct sl_peers_table *table, const uint32_t *members,
-                                    uint32_t count);
 
 #endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What makes replicas differ from step to step that is no fault: longer sequences. */
+#ifndef SL_MONITOR_DIAGNOSIS_SEQUENCES_H
+#define SL_MONITOR_DIAGNOSIS_SEQUENCES_H
+
+#include "monitor/diagnosis/peers.h"
+
+/* Takes off what all stages of a replica have in common in each step. 0 or -ENOMEM. */
+int sl_sequences_take_off(struct sl_peers_table *table, const uint32_t *members, uint32_t count);
+
+#endif
