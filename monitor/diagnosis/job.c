@@ -12,7 +12,8 @@ struct sl_job_inside {
     struct sl_texts texts;
     uint32_t *comm_of; /* by text: the communicator of that name */
     size_t comm_of_cap;
-    size_t rank_cap, comm_cap, op_cap, count_cap, edge_cap, sample_cap, first_cap;
+    size_t rank_cap, comm_cap, op_cap, count_cap, edge_cap, sample_cap, first_cap, event_cap,
+        fault_cap;
 };
 
 /* Makes room for one more. list: the address of a pointer to the first. */
@@ -62,6 +63,8 @@ void sl_job_free(struct sl_job *job)
     free(job->counts);
     free(job->edges);
     free(job->samples);
+    free(job->events);
+    free(job->faults);
     if (job->inside != NULL) {
         sl_texts_fini(&job->inside->texts);
         free(job->inside->comm_of);
@@ -254,6 +257,22 @@ int sl_job_add_sample(struct sl_job *job, const struct sl_job_sample *sample)
     if (err != 0)
         return err;
     job->samples[job->sample_count++] = *sample;
+    return 0;
+}
+
+int sl_job_add_event(struct sl_job *job, const struct sl_job_event *event)
+{
+    if (grow(&job->events, &job->inside->event_cap, job->event_count, sizeof(*job->events)) != 0)
+        return -ENOMEM;
+    job->events[job->event_count++] = *event;
+    return 0;
+}
+
+int sl_job_add_fault(struct sl_job *job, const struct sl_job_fault *fault)
+{
+    if (grow(&job->faults, &job->inside->fault_cap, job->fault_count, sizeof(*job->faults)) != 0)
+        return -ENOMEM;
+    job->faults[job->fault_count++] = *fault;
     return 0;
 }
 

@@ -100,6 +100,22 @@ struct sl_job_sample {
     double value;
 };
 
+/* What the node agent of a host told (docs/monitor-api.md): a condition that was bad from at_ns
+ * until end_ns at least. check 0: nothing is wrong there as far as this answer goes: the agent
+ * was heard at at_ns, with all of its sources. */
+struct sl_job_event {
+    uint32_t host;                         /* text */
+    uint32_t kind, subject, check, source; /* texts: "port", "mlx5_0:1", "link_flap", "rtnetlink" */
+    uint32_t text;                         /* the sentence of its evidence */
+    int64_t at_ns, end_ns; /* UTC; at_ns may be SL_JOB_NEVER; end_ns at least at_ns */
+};
+
+/* A fault that a node had: its history. Times all of one clock, UTC or from the history's begin. */
+struct sl_job_fault {
+    uint32_t host, cls, text; /* texts: "GPU", "NIC", ...; what it was */
+    int64_t at_ns;
+};
+
 struct sl_job_rank {
     uint32_t host, process;          /* texts; process: "pid", a pod's name, ... */
     uint32_t replica, stage, tensor; /* data, pipeline, tensor parallel, where told: else NONE */
@@ -128,6 +144,10 @@ struct sl_job {
     size_t edge_count;
     struct sl_job_sample *samples;
     size_t sample_count;
+    struct sl_job_event *events;
+    size_t event_count;
+    struct sl_job_fault *faults;
+    size_t fault_count;
     int64_t now_ns; /* when the job was looked at (a dump's time), or SL_JOB_NEVER */
     struct sl_job_inside *inside;
 };
@@ -154,6 +174,9 @@ int sl_job_add_op(struct sl_job *job, const struct sl_job_op *op);
 int sl_job_add_count(struct sl_job *job, const struct sl_job_count *count);
 int sl_job_add_edge(struct sl_job *job, const struct sl_job_edge *edge);
 int sl_job_add_sample(struct sl_job *job, const struct sl_job_sample *sample);
+/* These are of hosts; a host needs no rank. */
+int sl_job_add_event(struct sl_job *job, const struct sl_job_event *event);
+int sl_job_add_fault(struct sl_job *job, const struct sl_job_fault *fault);
 
 /* All was read: sorts. More may be added after, then it is called again. -ENOMEM. Ops of a rank
  * without a time of issue go after the one that was added before them. */

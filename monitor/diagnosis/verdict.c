@@ -23,6 +23,13 @@ const char *sl_verdict_class_name(enum sl_verdict_class cls)
     return (unsigned)cls < SL_VERDICT_CLASSES ? names[cls] : "unknown";
 }
 
+const char *sl_fault_name(enum sl_fault fault)
+{
+    static const char *const faults[SL_FAULTS] = {"gpu", "nic", "cable", "host", "software"};
+
+    return (unsigned)fault < SL_FAULTS ? faults[fault] : "unknown";
+}
+
 /* Room for one more where there is none: at 4, 8, 16, ... */
 static void *grow(void *list, uint32_t count, size_t size)
 {
@@ -83,7 +90,7 @@ static int by_u32(uint32_t a, uint32_t b)
     return a < b ? -1 : a > b;
 }
 
-static int by_object(const struct sl_object *a, const struct sl_object *b)
+int sl_object_order(const struct sl_object *a, const struct sl_object *b)
 {
     int order = by_u32(a->kind, b->kind);
 
@@ -99,7 +106,7 @@ static int by_verdict(const void *a, const void *b)
     const struct sl_verdict *x = a, *y = b;
     int order = by_u32(x->cls, y->cls);
 
-    return order != 0 ? order : by_object(&x->accused, &y->accused);
+    return order != 0 ? order : sl_object_order(&x->accused, &y->accused);
 }
 
 void sl_verdicts_sort(struct sl_verdicts *verdicts)
@@ -114,6 +121,7 @@ static void free_one(struct sl_verdict *verdict)
         free(verdict->evidence[k]);
     free(verdict->evidence);
     free(verdict->others);
+    free(verdict->causes);
 }
 
 void sl_verdicts_drop(struct sl_verdicts *verdicts, enum sl_verdict_class cls)

@@ -39,6 +39,26 @@ struct sl_object {
     uint32_t name; /* text: a NIC, host, switch, or "" */
 };
 
+#define SL_VERDICT_ID 17 /* 64 bits as hexadecimal digits */
+#define SL_CAUSES_MAX 8
+
+/* What of a node can be at fault. */
+enum sl_fault {
+    SL_FAULT_GPU,
+    SL_FAULT_NIC,
+    SL_FAULT_CABLE,
+    SL_FAULT_HOST,     /* processors, memory, power, cooling, storage, kernel */
+    SL_FAULT_SOFTWARE, /* the job's program or its environment: isolating the node does not help */
+    SL_FAULTS
+};
+
+/* What may be behind a verdict. */
+struct sl_cause {
+    struct sl_object object;
+    uint8_t fault;
+    double probability;
+};
+
 struct sl_verdict {
     uint8_t cls;
     struct sl_object accused;
@@ -48,6 +68,16 @@ struct sl_verdict {
     int64_t since_ns;   /* when it began, or SL_JOB_NEVER */
     char **evidence;    /* sentences, the weightiest first */
     uint32_t evidence_count;
+
+    /* What sl_fuse() (fuse.h) adds. */
+    char id[SL_VERDICT_ID];  /* "": it has not run */
+    struct sl_cause *causes; /* the likeliest first, at most SL_CAUSES_MAX */
+    uint32_t cause_count;
+    double elsewhere;        /* probability that it is none of these objects */
+    uint32_t node;           /* text: the likeliest host; 0: it has no name, or there is none */
+    double node_probability; /* that its hardware is at fault */
+    double threshold;        /* from which on isolating a node is worth its risk */
+    bool act;                /* node_probability reaches it */
 };
 
 struct sl_verdicts {
@@ -67,5 +97,8 @@ void sl_verdicts_sort(struct sl_verdicts *verdicts);
 void sl_verdicts_drop(struct sl_verdicts *verdicts, enum sl_verdict_class cls);
 void sl_verdicts_free(struct sl_verdicts *verdicts);
 const char *sl_verdict_class_name(enum sl_verdict_class cls);
+const char *sl_fault_name(enum sl_fault fault); /* "gpu", "nic", "cable", "host", "software" */
+/* Compares: by kind, ranks, text. */
+int sl_object_order(const struct sl_object *a, const struct sl_object *b);
 
 #endif

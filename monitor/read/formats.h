@@ -10,5 +10,8 @@ extern const struct sl_read_format sl_read_minibatch;      /* times of mini-batc
 extern const struct sl_read_format sl_read_xpu_timer;      /* a scrape, Prometheus's text */
 extern const struct sl_read_format sl_read_inspector;      /* NCCL Inspector, lines of JSON */
 extern const struct sl_read_format sl_read_inspector_prom; /* the same, Prometheus's text */
+extern const struct sl_read_format sl_read_agent;          /* a node agent's answers */
+extern const struct sl_read_format sl_read_agent_lines;    /* lines of its events */
+extern const struct sl_read_format sl_read_history;        /* faults that nodes had */
 
 #endif

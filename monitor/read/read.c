@@ -13,15 +13,17 @@
 
 /* A trace of Kineto lists process groups as the Flight Recorder's JSON does: it is asked before. */
 const struct sl_read_format *const sl_read_formats[] = {
-    &sl_read_flight,    &sl_read_trace,          &sl_read_flight_json,
-    &sl_read_ras,       &sl_read_inspector,      &sl_read_xpu_timer,
-    &sl_read_minibatch, &sl_read_inspector_prom, NULL};
+    &sl_read_flight,    &sl_read_trace,       &sl_read_flight_json, &sl_read_ras,
+    &sl_read_inspector, &sl_read_xpu_timer,   &sl_read_minibatch,   &sl_read_inspector_prom,
+    &sl_read_agent,     &sl_read_agent_lines, &sl_read_history,     NULL};
 
 /* ---- the bytes of a file ---- */
 
 struct file {
     struct sl_read_in in;
-    int fd;
+    int fd;         /* or -1: */
+    const char *at; /* bytes in memory */
+    size_t left;
     bool is_gzip, is_begun; /* is_begun: inside a member */
     bool is_end;
     z_stream z;
@@ -34,6 +36,14 @@ static long read_raw(struct file *file, void *buffer, size_t cap)
 {
     ssize_t got;
 
+    if (file->fd < 0) {
+        got = (ssize_t)(file->left < cap ? file->left : cap);
+        if (got > 0)
+            memcpy(buffer, file->at, (size_t)got);
+        file->at += got;
+        file->left -= (size_t)got;
+        return got;
+    }
     do
         got = read(file->fd, buffer, cap);
     while (got < 0 && errno == EINTR);
@@ -164,26 +174,45 @@ static int read_in(struct sl_job *job, struct sl_read_in *in, const char *head, 
     return refuse(in->name);
 }
 
-int sl_read_with(const char *path, sl_reader *reader, void *context)
+/* The file is open. */
+static int read_open(struct file *file, sl_reader *reader, void *context)
 {
-    struct file *file = calloc(1, sizeof(*file));
-    int err;
+    int err = begin(file);
 
-    if (file == NULL)
-        return sl_fail(-ENOMEM, "no memory to read %s", path);
-    file->in = (struct sl_read_in){.name = path, .more = more_in};
-    file->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (file->fd < 0) {
-        err = sl_fail(-errno, "%s cannot be opened: %s", path, sluice_strerror(-errno));
-        free(file);
-        return err;
-    }
-    err = begin(file);
     if (err == 0)
         err = reader(&file->in, file->head, file->head_len, context);
     if (file->is_gzip)
         inflateEnd(&file->z);
-    close(file->fd);
+    return err;
+}
+
+static struct file *file_new(const char *name)
+{
+    struct file *file = calloc(1, sizeof(*file));
+
+    if (file == NULL) {
+        sl_fail(-ENOMEM, "no memory to read %s", name);
+        return NULL;
+    }
+    file->in = (struct sl_read_in){.name = name, .more = more_in};
+    file->fd = -1;
+    return file;
+}
+
+int sl_read_with(const char *path, sl_reader *reader, void *context)
+{
+    struct file *file = file_new(path);
+    int err;
+
+    if (file == NULL)
+        return -ENOMEM;
+    file->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (file->fd < 0) {
+        err = sl_fail(-errno, "%s cannot be opened: %s", path, sluice_strerror(-errno));
+    } else {
+        err = read_open(file, reader, context);
+        close(file->fd);
+    }
     free(file);
     return err;
 }
@@ -198,29 +227,16 @@ int sl_read_file(struct sl_job *job, const char *path)
     return sl_read_with(path, read_job, job);
 }
 
-/* ---- bytes in memory ---- */
-
-struct bytes {
-    struct sl_read_in in;
-    const char *at;
-    size_t left;
-};
-
-static long more_bytes(struct sl_read_in *in, void *buffer, size_t cap)
-{
-    struct bytes *bytes = (struct bytes *)in;
-    size_t len = bytes->left < cap ? bytes->left : cap;
-
-    if (len > 0)
-        memcpy(buffer, bytes->at, len);
-    bytes->at += len;
-    bytes->left -= len;
-    return (long)len;
-}
-
 int sl_read_bytes(struct sl_job *job, const char *name, const void *bytes, size_t len)
 {
-    struct bytes in = {.in = {.name = name, .more = more_bytes}, .at = bytes, .left = len};
+    struct file *file = file_new(name);
+    int err;
 
-    return read_in(job, &in.in, bytes, len < SL_READ_HEAD ? len : SL_READ_HEAD);
+    if (file == NULL)
+        return -ENOMEM;
+    file->at = bytes;
+    file->left = len;
+    err = read_open(file, read_job, job);
+    free(file);
+    return err;
 }

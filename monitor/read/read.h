@@ -32,7 +32,7 @@ int sl_read_file(struct sl_job *job, const char *path);
 /* What is no job's: the file's first bytes, which come again. */
 typedef int sl_reader(struct sl_read_in *in, const char *head, size_t len, void *context);
 int sl_read_with(const char *path, sl_reader *reader, void *context);
-/* The same of bytes that lie in memory; no gzip. */
+/* The same of bytes that lie in memory. */
 int sl_read_bytes(struct sl_job *job, const char *name, const void *bytes, size_t len);
 /* All formats, NULL at the end: the first that says yes reads. One file of this folder each. */
 extern const struct sl_read_format *const sl_read_formats[];
