@@ -304,37 +304,48 @@ static int judge(struct sl_hang *hang)
     return err;
 }
 
+int sl_hang_open(struct sl_hang *hang)
+{
+    const struct sl_job *job = hang->job;
+    size_t nodes;
+    int err = sl_hang_index_make(job, &hang->index);
+
+    if (err != 0)
+        return err;
+    nodes = job->rank_count + hang->index.slot_count + 2 * (size_t)job->comm_count + 1;
+    hang->waiters = calloc(job->rank_count + 1, sizeof(*hang->waiters));
+    hang->is_stuck = calloc(job->rank_count + 1, sizeof(*hang->is_stuck));
+    hang->stuck_slot = calloc(job->rank_count + 1, sizeof(*hang->stuck_slot));
+    hang->stuck_by = calloc(job->rank_count + 1, sizeof(*hang->stuck_by));
+    if (hang->waiters == NULL || hang->is_stuck == NULL || hang->stuck_slot == NULL ||
+        hang->stuck_by == NULL || nodes >= UINT32_MAX)
+        return sl_fail(-ENOMEM, "no memory to compare %u ranks", job->rank_count);
+    return sl_graph_init(&hang->graph, (uint32_t)nodes);
+}
+
+void sl_hang_close(struct sl_hang *hang)
+{
+    sl_graph_fini(&hang->graph);
+    sl_hang_index_free(&hang->index);
+    free(hang->waiters);
+    free(hang->is_stuck);
+    free(hang->stuck_slot);
+    free(hang->stuck_by);
+    free(hang->mismatches);
+}
+
 int sl_hang_find(const struct sl_job *job, const struct sl_hang_options *options,
                  struct sl_verdicts *verdicts)
 {
     struct sl_hang_options own = *options;
     struct sl_hang hang = {.job = job, .options = &own, .verdicts = verdicts};
-    size_t nodes;
     int err;
 
     if (own.now_ns == SL_JOB_NEVER)
         own.now_ns = job->now_ns;
-    err = sl_hang_index_make(job, &hang.index);
-    if (err != 0)
-        return err;
-    nodes = job->rank_count + hang.index.slot_count + 2 * (size_t)job->comm_count + 1;
-    hang.waiters = calloc(job->rank_count + 1, sizeof(*hang.waiters));
-    hang.is_stuck = calloc(job->rank_count + 1, sizeof(*hang.is_stuck));
-    hang.stuck_slot = calloc(job->rank_count + 1, sizeof(*hang.stuck_slot));
-    hang.stuck_by = calloc(job->rank_count + 1, sizeof(*hang.stuck_by));
-    if (hang.waiters == NULL || hang.is_stuck == NULL || hang.stuck_slot == NULL ||
-        hang.stuck_by == NULL || nodes >= UINT32_MAX)
-        err = sl_fail(-ENOMEM, "no memory to compare %u ranks", job->rank_count);
-    if (err == 0)
-        err = sl_graph_init(&hang.graph, (uint32_t)nodes);
+    err = sl_hang_open(&hang);
     if (err == 0)
         err = judge(&hang);
-    sl_graph_fini(&hang.graph);
-    sl_hang_index_free(&hang.index);
-    free(hang.waiters);
-    free(hang.is_stuck);
-    free(hang.stuck_slot);
-    free(hang.stuck_by);
-    free(hang.mismatches);
+    sl_hang_close(&hang);
     return err;
 }

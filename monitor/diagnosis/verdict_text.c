@@ -61,6 +61,31 @@ static const char *time_text(int64_t ns, char out[40])
     return out;
 }
 
+/* What sl_fuse() found. */
+static void print_fused(const struct sl_job *job, const struct sl_verdict *verdict, FILE *out)
+{
+    char object[256];
+
+    if (verdict->cause_count > 0)
+        fputs("  cause: ", out);
+    for (uint32_t i = 0; i < verdict->cause_count && i < 3; i++) {
+        const struct sl_cause *cause = &verdict->causes[i];
+        bool is_accused = sl_object_order(&cause->object, &verdict->accused) == 0;
+
+        sl_object_text(job, &cause->object, object, sizeof(object));
+        fprintf(out, "%s%s%s%s %.0f %%", i > 0 ? ", " : "", sl_fault_name(cause->fault),
+                is_accused ? "" : " of ", is_accused ? "" : object, cause->probability * 100);
+    }
+    if (verdict->cause_count > 0)
+        fprintf(out, "; elsewhere %.0f %%\n", verdict->elsewhere * 100);
+    if (verdict->node != 0)
+        fprintf(out,
+                "  isolate %s: %s, its hardware is at fault with %.1f %% (%.1f %% are needed)\n",
+                sl_job_string(job, verdict->node), verdict->act ? "yes" : "no",
+                verdict->node_probability * 100, verdict->threshold * 100);
+    fprintf(out, "  id %s\n", verdict->id);
+}
+
 static void print_one(const struct sl_job *job, const struct sl_verdict *verdict, FILE *out)
 {
     char object[256], since[40];
@@ -85,6 +110,8 @@ static void print_one(const struct sl_job *job, const struct sl_verdict *verdict
         fputc('\n', out);
     for (uint32_t i = 0; i < verdict->evidence_count; i++)
         fprintf(out, "  - %s\n", verdict->evidence[i]);
+    if (verdict->id[0] != '\0' && verdict->cls != SL_VERDICT_NOT_HUNG)
+        print_fused(job, verdict, out);
 }
 
 void sl_verdicts_print(const struct sl_job *job, const struct sl_verdicts *verdicts, FILE *out)
@@ -124,20 +151,50 @@ static struct json_object *object_json(const struct sl_job *job, const struct sl
     return it;
 }
 
+static void add_share(struct json_object *to, const char *key, double share)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%.3g", share);
+    json_object_object_add(to, key, json_object_new_double_s(share, text));
+}
+
+static void add_fused(const struct sl_job *job, const struct sl_verdict *verdict,
+                      struct json_object *it)
+{
+    struct json_object *causes = json_object_new_array();
+
+    for (uint32_t i = 0; i < verdict->cause_count; i++) {
+        struct json_object *cause = object_json(job, &verdict->causes[i].object);
+
+        add_text(cause, "fault", sl_fault_name(verdict->causes[i].fault));
+        add_share(cause, "probability", verdict->causes[i].probability);
+        json_object_array_add(causes, cause);
+    }
+    json_object_object_add(it, "causes", causes);
+    add_share(it, "elsewhere", verdict->elsewhere);
+    json_object_object_add(
+        it, "node",
+        verdict->node != 0 ? json_object_new_string(sl_job_string(job, verdict->node)) : NULL);
+    add_share(it, "node_probability", verdict->node_probability);
+    add_share(it, "threshold", verdict->threshold);
+    json_object_object_add(it, "act", json_object_new_boolean(verdict->act));
+}
+
 static struct json_object *verdict_json(const struct sl_job *job, const struct sl_verdict *verdict)
 {
     struct json_object *it = json_object_new_object(), *others = json_object_new_array(),
                        *evidence = json_object_new_array();
-    char since[40], probability[16];
+    char since[40];
 
+    if (verdict->id[0] != '\0')
+        add_text(it, "id", verdict->id);
     add_text(it, "class", sl_verdict_class_name(verdict->cls));
     json_object_object_add(it, "accused", object_json(job, &verdict->accused));
     for (uint32_t i = 0; i < verdict->other_count; i++)
         json_object_array_add(others, object_json(job, &verdict->others[i]));
     json_object_object_add(it, "others", others);
-    snprintf(probability, sizeof(probability), "%.3g", verdict->probability);
-    json_object_object_add(it, "probability",
-                           json_object_new_double_s(verdict->probability, probability));
+    add_share(it, "probability", verdict->probability);
     json_object_object_add(it, "since",
                            is_date(verdict->since_ns)
                                ? json_object_new_string(time_text(verdict->since_ns, since))
@@ -145,6 +202,8 @@ static struct json_object *verdict_json(const struct sl_job *job, const struct s
     for (uint32_t i = 0; i < verdict->evidence_count; i++)
         json_object_array_add(evidence, json_object_new_string(verdict->evidence[i]));
     json_object_object_add(it, "evidence", evidence);
+    if (verdict->id[0] != '\0')
+        add_fused(job, verdict, it);
     return it;
 }
 

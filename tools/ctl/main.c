@@ -3,6 +3,7 @@
 #include "core/err.h"
 #include "core/path_watch.h"
 #include "lib/api.h"
+#include "tools/ctl/case.h"
 #include "tools/ctl/command.h"
 #include "tools/ctl/diagnose.h"
 #include "tools/ctl/paths.h"
@@ -37,7 +38,11 @@ static const char usage_diagnose[] =
     "              recorded: PyTorch Flight Recorder's dumps, NCCL RAS in JSON; .gz as well\n"
     "  --stall N   what is pending for less is no hang (30)\n"
     "  --at TIME   when the files were written, in seconds since 1970: else all that is\n"
-    "              pending counts as too old\n";
+    "              pending counts as too old\n"
+    "  --bundle BUNDLE  write the inputs and the result there, for replay and explain\n"
+    "  --job NAME       the job's name: part of the ids of verdicts\n"
+    "  --false-isolations RATE  of healthy nodes, a node and day, that are acceptable (0.0001):\n"
+    "              from it follows the probability from which on a node is to be isolated\n";
 
 static const char usage_agent[] =
     "\n"
@@ -66,9 +71,11 @@ static void print_usage(FILE *out)
                 sc_agent_commands[i].name, sc_agent_commands[i].arguments[0] != '\0' ? " " : "",
                 sc_agent_commands[i].arguments);
     fputs(sc_diagnose_usage, out);
+    fputs(sc_case_usage, out);
     fputs(usage_end, out);
     if (sc_diagnose_absent == NULL)
         fputs(usage_diagnose, out);
+    fputs(sc_case_help, out);
     if (sc_agent_command_count > 0) {
         fputs(usage_agent, out);
         for (unsigned i = 0; i < sc_agent_command_count; i++)
@@ -220,7 +227,7 @@ static int run_agent(int count, char **words)
 int main(int argc, char **argv)
 {
     const char *file = NULL;
-    int at = 1;
+    int at = 1, status;
 
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         print_usage(stdout);
@@ -238,6 +245,8 @@ int main(int argc, char **argv)
         return refuse();
     if (file == NULL && strcmp(argv[at], "diagnose") == 0)
         return sc_diagnose(argc - at - 1, argv + at + 1);
+    if (file == NULL && sc_case(argc - 1, argv + 1, &status))
+        return status;
     if (strcmp(argv[at], "paths") != 0)
         return file == NULL ? run_agent(argc - 1, argv + 1) : refuse();
     return run_paths(file, argc - at - 1, argv + at + 1);

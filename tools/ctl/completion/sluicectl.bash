@@ -7,28 +7,28 @@ _sluicectl() {
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-        --socket | --file | -o | --output) ((i++)) ;;
+        --socket | --file | -o | --output | --folder) ((i++)) ;;
         -*) ;;
         *) command=${COMP_WORDS[i]} && break ;;
         esac
     done
     case $before in
-    --socket | --file)
+    --socket | --file | --bundle)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
         return
         ;;
     -o | --output)
-        mapfile -t COMPREPLY < <(compgen -W json -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W 'json dot svg' -- "$word")
         return
         ;;
-    --root)
+    --root | --folder)
         mapfile -t COMPREPLY < <(compgen -d -- "$word")
         return
         ;;
-    --since | --by | --count | --stall | --at) return ;;
+    --since | --by | --count | --stall | --at | --job | --false-isolations) return ;;
     esac
     case $command in
-    '') words='status ports ranks top events verdicts ack clear doctor replay diagnose paths --socket --file -o --help --version' ;;
+    '') words='status ports ranks top events verdicts ack clear doctor replay diagnose explain graph paths --socket --file -o --help --version' ;;
     paths) words='show set clear load --json job= rank= peer= path= weight= avoid use label=' ;;
     top) words='--count --socket -o' ;;
     events) words='--since --follow --socket -o' ;;
@@ -36,13 +36,13 @@ _sluicectl() {
     ack) words='--by --socket -o' ;;
     clear) words='port nic gpu process host --socket -o' ;;
     doctor) words='--root --socket -o' ;;
-    replay)
+    replay | explain | graph)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
         return
         ;;
     diagnose)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
-        [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W '--stall --at -o' -- "$word")
+        [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W '--stall --at --bundle --job --false-isolations -o' -- "$word")
         return
         ;;
     *) words='--socket -o' ;;
