@@ -7,6 +7,7 @@
 #include "tools/ctl/command.h"
 #include "tools/ctl/diagnose.h"
 #include "tools/ctl/paths.h"
+#include "tools/ctl/simulate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,10 +73,12 @@ static void print_usage(FILE *out)
                 sc_agent_commands[i].arguments);
     fputs(sc_diagnose_usage, out);
     fputs(sc_case_usage, out);
+    fputs(sc_simulate_usage, out);
     fputs(usage_end, out);
     if (sc_diagnose_absent == NULL)
         fputs(usage_diagnose, out);
     fputs(sc_case_help, out);
+    fputs(sc_simulate_help, out);
     if (sc_agent_command_count > 0) {
         fputs(usage_agent, out);
         for (unsigned i = 0; i < sc_agent_command_count; i++)
@@ -245,6 +248,8 @@ int main(int argc, char **argv)
         return refuse();
     if (file == NULL && strcmp(argv[at], "diagnose") == 0)
         return sc_diagnose(argc - at - 1, argv + at + 1);
+    if (file == NULL && strcmp(argv[at], "simulate") == 0)
+        return sc_simulate(argc - at - 1, argv + at + 1);
     if (file == NULL && sc_case(argc - 1, argv + 1, &status))
         return status;
     if (strcmp(argv[at], "paths") != 0)
