@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Made-up jobs: they are what they are said to be, and the rules find what is wrong in them. */
+#include "monitor/cases/judge.h"
+#include "monitor/simulate/calls.h"
+#include "monitor/simulate/play.h"
+#include "monitor/simulate/quiet.h"
+#include "monitor/simulate/trial.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define JOBS 20
+
+static int judge(const struct sl_job *job, struct sl_verdicts *verdicts)
+{
+    static const struct sl_judge_options options = SL_JUDGE_OPTIONS;
+
+    return sl_judge(job, &options, verdicts);
+}
+
+static struct sl_job *play(const struct sl_play_plan *plan)
+{
+    struct sl_job *job;
+
+    assert_int_equal(sl_play_job(plan, &job), 0);
+    assert_int_equal(sl_job_seal(job), 0);
+    return job;
+}
+
+static void the_same_seed_makes_the_same_job(void **state)
+{
+    struct sl_play_plan plan;
+    struct sl_job *a, *b;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        sl_play_draw(&plan, 32, seed);
+        a = play(&plan);
+        b = play(&plan);
+        assert_int_equal(a->op_count, b->op_count);
+        assert_memory_equal(a->ops, b->ops, a->op_count * sizeof(*a->ops));
+        assert_memory_equal(a->edges, b->edges, a->edge_count * sizeof(*a->edges));
+        sl_job_free(a);
+        sl_job_free(b);
+    }
+}
+
+/* Every member calls a communicator's n-th collective with the same bytes, and ends it after all
+ * have come; what is sent is received. */
+static void healthy_jobs_end_what_they_call(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct sl_play_plan plan;
+        struct sl_job *job;
+        uint64_t sends = 0, receives = 0, *bytes;
+        int64_t *latest;
+
+        sl_play_draw(&plan, 32, seed);
+        plan.steps = 3;
+        job = play(&plan);
+        bytes = calloc((size_t)job->comm_count * 4096, sizeof(*bytes));
+        latest = calloc((size_t)job->comm_count * 4096, sizeof(*latest));
+        for (size_t i = 0; i < job->op_count; i++) {
+            const struct sl_job_op *op = &job->ops[i];
+
+            assert_int_equal(op->state, SL_JOB_DONE);
+            assert_true(op->issue_ns <= op->start_ns && op->start_ns <= op->end_ns);
+            sends += op->kind == SL_JOB_SEND;
+            receives += op->kind == SL_JOB_RECV;
+            if (op->comm == SL_JOB_NONE || op->peer != SL_JOB_NONE)
+                continue;
+            assert_true(op->seq > 0 && op->seq < 4096);
+            if (bytes[op->comm * 4096 + op->seq] != 0)
+                assert_int_equal(bytes[op->comm * 4096 + op->seq], op->bytes);
+            bytes[op->comm * 4096 + op->seq] = op->bytes;
+            if (op->start_ns > latest[op->comm * 4096 + op->seq])
+                latest[op->comm * 4096 + op->seq] = op->start_ns;
+        }
+        for (size_t i = 0; i < job->op_count; i++) { /* clocks differ by up to 20 ms */
+            const struct sl_job_op *op = &job->ops[i];
+
+            if (op->comm != SL_JOB_NONE && op->peer == SL_JOB_NONE)
+                assert_true(op->end_ns + 20000000 > latest[op->comm * 4096 + op->seq]);
+        }
+        assert_int_equal(sends, receives);
+        free(bytes);
+        free(latest);
+        sl_job_free(job);
+    }
+}
+
+static void members_of_communicators_know_them(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct sl_play_plan plan;
+
+        sl_play_draw(&plan, 64, seed);
+        for (uint32_t comm = 0; comm < sl_play_comms(&plan); comm++) {
+            enum sl_play_comm_kind kind = sl_play_comm_kind(&plan, comm);
+            uint32_t first, step, count = sl_play_members(&plan, comm, &first, &step);
+
+            assert_true(count > 1);
+            for (uint32_t i = 0; i < count; i++)
+                assert_int_equal(sl_play_comm_of(&plan, kind, first + i * step), comm);
+        }
+    }
+}
+
+static void numbers_that_make_no_job_are_refused(void **state)
+{
+    struct sl_play_plan plan;
+    struct sl_job *job;
+
+    (void)state;
+    sl_play_default(&plan);
+    plan.experts = 3;
+    assert_int_equal(sl_play_job(&plan, &job), -22);
+    sl_play_default(&plan);
+    plan.batches = 25;
+    assert_int_equal(sl_play_job(&plan, &job), -22);
+    sl_play_default(&plan);
+    plan.tensor = 0;
+    assert_int_equal(sl_play_job(&plan, &job), -22);
+}
+
+static void accuses(enum sl_verdict_class cls, double strength)
+{
+    struct sl_trials trials;
+
+    assert_int_equal(sl_trials_run(64, cls, strength, 1000, JOBS, false, judge, &trials), 0);
+    if (trials.found < trials.identifiable || trials.wrong > 0)
+        fail_msg("%s: %u of %u jobs identifiable, %u found, %u accuse an innocent one",
+                 sl_verdict_class_name(cls), trials.identifiable, trials.count, trials.found,
+                 trials.wrong);
+    assert_true(trials.identifiable >= JOBS / 6);
+    if (cls < SL_VERDICT_SLOW_RANK)
+        assert_int_equal(trials.in_set, trials.count);
+}
+
+static void each_hang_is_found(void **state)
+{
+    (void)state;
+    for (unsigned cls = SL_VERDICT_HOST_STALLED; cls <= SL_VERDICT_MISMATCH; cls++)
+        accuses((enum sl_verdict_class)cls, 1);
+}
+
+static void a_rank_that_is_half_as_slow_again_is_found(void **state)
+{
+    (void)state;
+    accuses(SL_VERDICT_SLOW_RANK, 1.5);
+}
+
+static void healthy_jobs_accuse_nobody(void **state)
+{
+    struct sl_trials trials;
+
+    (void)state;
+    assert_int_equal(
+        sl_trials_run(64, SL_VERDICT_NOT_HUNG, 1, 5000, 2 * JOBS, false, judge, &trials), 0);
+    assert_int_equal(trials.silent, trials.count);
+}
+
+static void healthy_ranks_accuse_nobody_for_days(void **state)
+{
+    struct sl_quiet quiet;
+
+    (void)state;
+    assert_int_equal(sl_quiet_run(7, 5, 10000, &quiet), 0);
+    assert_int_equal(quiet.alarms, 0);
+    /* The mean of which nothing is seen in one of 20 is 3. */
+    assert_true(quiet.bound > 2.99 / quiet.node_days * 10000 &&
+                quiet.bound < 3.01 / quiet.node_days * 10000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_seed_makes_the_same_job),
+        cmocka_unit_test(healthy_jobs_end_what_they_call),
+        cmocka_unit_test(members_of_communicators_know_them),
+        cmocka_unit_test(numbers_that_make_no_job_are_refused),
+        cmocka_unit_test(each_hang_is_found),
+        cmocka_unit_test(a_rank_that_is_half_as_slow_again_is_found),
+        cmocka_unit_test(healthy_jobs_accuse_nobody),
+        cmocka_unit_test(healthy_ranks_accuse_nobody_for_days),
+    };
+
+    return cmocka_run_group_tests_name("diagnosis_simulate", tests, NULL, NULL);
+}
