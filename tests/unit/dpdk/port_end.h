@@ -28,6 +28,7 @@ struct port_end {
     uint32_t last_len;
     uint64_t last_count;
     bool echoes;
+    bool skips_check; /* of the payload's bytes: for measurements */
 };
 
 /* Negative errno. */
