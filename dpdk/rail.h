@@ -37,13 +37,13 @@ struct sl_dpdk_rail {
 
 /* A rail as its owner describes it: struct sl_mp_rail_info. */
 struct sl_dpdk_rail_info {
-    uint8_t mac[6], ip[4], prefix, spare;
-    uint8_t udp_port[2], segment[4];
+    uint8_t mac[6], ip[4], prefix, prefix6;
+    uint8_t udp_port[2], segment[4], ip6[16];
     uint8_t usable;
     uint8_t frame_most[2]; /* bytes of the largest frame, Ethernet header included */
     uint8_t speed;         /* binary logarithm of bytes per second; 0: unknown */
-    uint8_t more;
-    uint8_t keys; /* struct sl_mp_rail_info's */
+    uint8_t gateways;      /* SL_DPDK_GATEWAY_4, _6: it has one of that family */
+    uint8_t keys;          /* struct sl_mp_rail_info's */
     uint8_t still_more[2];
 };
 

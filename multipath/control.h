@@ -11,7 +11,7 @@
 #include "core/transport.h"
 #include "multipath/frame.h"
 
-#define SL_MP_VERSION 9
+#define SL_MP_VERSION 10
 #define SL_MP_WHY 96
 
 enum sl_mp_control_kind {
@@ -47,9 +47,10 @@ enum sl_mp_control_kind {
 #define SL_MP_RAIL_FAR                                                                             \
     2u /* of a HELLO: the sender would rather use others, which are nearer to it */
 
-/* A rail as its owner describes it: the lanes' own but for two bytes. */
+/* A rail as its owner describes it: the lanes' own but for two bytes. The address has room for
+ * those of both IP families beside a MAC. */
 struct sl_mp_rail_info {
-    uint8_t address[18];
+    uint8_t address[34];
     uint8_t usable; /* the bits above */
     uint8_t more[4];
     /* What is registered on it has new keys since so many times: older ones are another device's,
@@ -61,7 +62,7 @@ struct sl_mp_rail_info {
 #define SL_MP_NO_RANK UINT32_MAX
 
 /* Rails of one HELLO; who has more says several, one behind the other. */
-#define SL_MP_HELLO_RAILS 8
+#define SL_MP_HELLO_RAILS 4
 
 struct sl_mp_hello {
     uint32_t version;

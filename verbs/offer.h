@@ -12,6 +12,7 @@
 struct sl_verbs_rail_info {
     uint8_t gid[16];
     uint16_t lid; /* of an OFFER or ACCEPT that of the queue pair */
+    uint8_t spare[16];
     uint8_t usable;
     uint8_t mtu;      /* enum ibv_mtu */
     uint8_t rate;     /* enum ibv_rate: not below the port's speed; 0: unknown */

@@ -358,7 +358,7 @@ static void peer_records(const struct step *s, const uint8_t *more, size_t len)
                                             .eager_bytes = s->c,
                                             .nonce = s->d,
                                             .rail_count = s->d >> 8 & 31,
-                                            .first = (uint8_t)(s->d >> 13 & 1) * 8,
+                                            .first = (uint8_t)(s->d >> 13 & 1) * SL_MP_HELLO_RAILS,
                                             .fallback = s->d & 1};
     else if (record.kind == SL_MP_CONTROL_CLOSE || record.kind == SL_MP_CONTROL_CLOSED) {
         record.close.channel = channel_of(s);

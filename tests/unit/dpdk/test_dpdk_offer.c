@@ -12,7 +12,7 @@
 /* struct sl_mp_offer.lane, as docs/wire.md has it */
 enum { NUMBER = 0, SECRET = 4, VERSION_LEAST = 12, VERSION_MOST = 13, FLAGS = 14, ROUTES = 15 };
 /* struct sl_mp_rail_info */
-enum { MAC = 0, IP = 6, PREFIX = 10, FRAME_MOST = 19 };
+enum { MAC = 0, IP = 6, PREFIX = 10, FRAME_MOST = 35 };
 
 static struct sl_mp_control offer_of(unsigned side, unsigned idx)
 {

@@ -92,9 +92,9 @@ static void sizes_and_places_are_those_of_the_wire(void **state)
         uint8_t kind;
         size_t size;
     } cases[] = {{SL_MP_CONTROL_CALLER, HEAD},
-                 {SL_MP_CONTROL_HELLO, HEAD + 232},
-                 {SL_MP_CONTROL_OFFER, HEAD + 52},
-                 {SL_MP_CONTROL_ACCEPT, HEAD + 52},
+                 {SL_MP_CONTROL_HELLO, HEAD + 192},
+                 {SL_MP_CONTROL_OFFER, HEAD + 68},
+                 {SL_MP_CONTROL_ACCEPT, HEAD + 68},
                  {SL_MP_CONTROL_REFUSE, HEAD + 100},
                  {SL_MP_CONTROL_DOWN, HEAD + 100},
                  {SL_MP_CONTROL_SIDEBAND_DONE, HEAD},
@@ -189,7 +189,7 @@ static void another_version_is_named_whatever_its_length(void **state)
 
     control.hello.version = SL_MP_VERSION + 1;
     refused(&control, -EPROTO,
-            "the peer speaks version 10 of the multi-path protocol, this side 9");
+            "the peer speaks version 11 of the multi-path protocol, this side 10");
     assert_int_equal(read_it(&control, HEAD + 4, &out), -EPROTO);
     assert_int_equal(read_it(&control, HEAD + 100, &out), -EPROTO);
     assert_int_equal(read_it(&control, HEAD + 3, &out), -EBADMSG);
@@ -203,11 +203,11 @@ static void a_hello_with_impossible_rails_is_refused(void **state)
     refused(&control, -EBADMSG, "has 0 rails");
     control.hello.rail_count = SL_MP_RAILS_MAX + 1;
     refused(&control, -EBADMSG, "has 17 rails");
-    control.hello.rail_count = 9; /* the second of two */
+    control.hello.rail_count = 9; /* the last of three */
     control.hello.first = 8;
     accepted(&control);
-    control.hello.first = 4;
-    refused(&control, -EBADMSG, "from rail 4 on");
+    control.hello.first = 6;
+    refused(&control, -EBADMSG, "from rail 6 on");
     control.hello.first = 16;
     refused(&control, -EBADMSG, "from rail 16 on");
     control = hello();
