@@ -9,6 +9,7 @@
 #include "dpdk/port/eal.h"
 #include "dpdk/port/inside.h"
 #include "dpdk/port/kept.h"
+#include "dpdk/port/sum.h"
 
 #include <string.h>
 
@@ -22,6 +23,10 @@
 #define IP_LENGTH 16 /* places in a way */
 #define IP_CHECK 24
 #define UDP_LENGTH 38
+#define IP6_LENGTH 18
+#define UDP6_AT 54
+#define UDP6_LENGTH 58
+#define UDP6_CHECK 60
 
 /* ---- out ---- */
 
@@ -44,6 +49,42 @@ static void put_way(uint8_t *out, const struct sl_dpdk_way *way, uint32_t len)
     put_16(out + IP_LENGTH, total);
     put_16(out + IP_CHECK, ~sum);
     put_16(out + UDP_LENGTH, total - 20);
+}
+
+/* The same by IPv6, whose header has no checksum: see sum_6(). */
+static void put_way_6(uint8_t *out, const struct sl_dpdk_way *way, uint32_t len)
+{
+    memcpy(out, way->head, SL_DPDK_WAY6_BYTES);
+    put_16(out + IP6_LENGTH, len + 8);
+    put_16(out + UDP6_LENGTH, len + 8);
+}
+
+/* UDP's checksum, which IPv6 cannot do without (RFC 8200, 8.1): over the packet's first buffer, and
+ * payload that is lent. A NIC that computes it wants what the way knows of it. */
+static void sum_6(const struct sl_dpdk_port *port, struct rte_mbuf *packet,
+                  const struct sl_dpdk_way *way, uint32_t udp_len, const void *lent, size_t len)
+{
+    uint8_t *out = rte_pktmbuf_mtod(packet, uint8_t *);
+    uint32_t sum = way->pseudo + (uint32_t)rte_cpu_to_be_16((uint16_t)udp_len);
+    uint16_t check;
+
+    if (port->sums) {
+        packet->ol_flags |= RTE_MBUF_F_TX_IPV6 | RTE_MBUF_F_TX_UDP_CKSUM;
+        packet->l2_len = 14;
+        packet->l3_len = 40;
+        check = sl_dpdk_sum_fold(sum);
+    } else {
+        size_t first = packet->data_len - (size_t)UDP6_AT;
+
+        sum += sl_dpdk_sum(out + UDP6_AT, first);
+        if (lent != NULL) {
+            sl_dassert(first % 2 == 0); /* heads have an even length, and no tail is behind them */
+            sum += sl_dpdk_sum(lent, len);
+        }
+        check = (uint16_t)~sl_dpdk_sum_fold(sum);
+        check = check == 0 ? UINT16_MAX : check; /* 0 would say that there is none */
+    }
+    memcpy(out + UDP6_CHECK, &check, sizeof(check));
 }
 
 /* The driver has read it; on any thread that sends or polls. The ring has a place for each. */
@@ -69,8 +110,10 @@ void sl_dpdk_user_done(struct sl_dpdk_user *user)
 }
 
 /* Points a second buffer of the packet to the payload. */
-static bool lend(struct sl_dpdk_user *user, struct sl_dpdk_port *port, struct rte_mbuf *packet,
-                 const void *payload, size_t len, uint64_t cookie)
+static inline __attribute__((always_inline)) bool lend(struct sl_dpdk_user *user,
+                                                       struct sl_dpdk_port *port,
+                                                       struct rte_mbuf *packet, const void *payload,
+                                                       size_t len, uint64_t cookie)
 {
     struct rte_mbuf *second = rte_pktmbuf_alloc(port->small);
     struct sl_dpdk_kept *kept;
@@ -112,27 +155,32 @@ static void append(struct rte_mbuf *packet, const void *bytes, size_t len)
     packet->pkt_len += (uint32_t)len;
 }
 
-int sl_dpdk_send(struct sl_dpdk_user *user, struct sl_dpdk_port *port,
-                 const struct sl_dpdk_way *way, const void *head, size_t head_len,
-                 const void *payload, size_t len, const uint32_t *tail, bool may_keep,
-                 uint64_t cookie)
+/* Compiled for each family by itself: what one needs costs the other nothing. */
+static inline __attribute__((always_inline)) int
+send_by(bool is_ip6, struct sl_dpdk_user *user, struct sl_dpdk_port *port,
+        const struct sl_dpdk_way *way, const void *head, size_t head_len, const void *payload,
+        size_t len, const uint32_t *tail, bool may_keep, uint64_t cookie)
 {
+    const uint16_t way_bytes = is_ip6 ? SL_DPDK_WAY6_BYTES : SL_DPDK_WAY_BYTES;
     struct sl_dpdk_collected *out = &user->out[port->idx];
     size_t total = head_len + len + (tail != NULL ? sizeof(*tail) : 0);
     bool lends = may_keep && port->traits.takes_lent && tail == NULL && len > SL_DPDK_COPY_MOST &&
                  user->kept < SL_DPDK_KEPT_MOST;
     struct rte_mbuf *packet;
 
-    sl_dassert(total + SL_DPDK_WAY_BYTES <= port->frame_most);
+    sl_dassert(total + way_bytes <= port->frame_most);
     sl_dpdk_thread_enter();
     if (out->count == SL_DPDK_BURST && sl_dpdk_flush(user, port) == 0)
         return -EAGAIN;
-    packet = fresh(port, SL_DPDK_WAY_BYTES + total - (lends ? len : 0));
+    packet = fresh(port, way_bytes + total - (lends ? len : 0));
     if (packet == NULL)
         return -EAGAIN;
-    put_way(rte_pktmbuf_mtod(packet, uint8_t *), way, (uint32_t)total);
-    packet->data_len = SL_DPDK_WAY_BYTES;
-    packet->pkt_len = SL_DPDK_WAY_BYTES;
+    if (is_ip6)
+        put_way_6(rte_pktmbuf_mtod(packet, uint8_t *), way, (uint32_t)total);
+    else
+        put_way(rte_pktmbuf_mtod(packet, uint8_t *), way, (uint32_t)total);
+    packet->data_len = way_bytes;
+    packet->pkt_len = way_bytes;
     append(packet, head, head_len);
     if (!lends) {
         append(packet, payload, len);
@@ -142,16 +190,26 @@ int sl_dpdk_send(struct sl_dpdk_user *user, struct sl_dpdk_port *port,
     }
     if (tail != NULL)
         append(packet, tail, sizeof(*tail));
+    if (is_ip6)
+        sum_6(port, packet, way, (uint32_t)total + 8, lends ? payload : NULL, len);
     out->packets[out->count++] = packet;
     if (out->count == SL_DPDK_BURST)
         sl_dpdk_flush(user, port);
     return lends;
 }
 
-static void count_sent(struct sl_dpdk_port *port, struct rte_mbuf **packets, unsigned count,
-                       const uint32_t *lens)
+int sl_dpdk_send(struct sl_dpdk_user *user, struct sl_dpdk_port *port,
+                 const struct sl_dpdk_way *way, const void *head, size_t head_len,
+                 const void *payload, size_t len, const uint32_t *tail, bool may_keep,
+                 uint64_t cookie)
 {
-    (void)packets;
+    if (SL_UNLIKELY(way->is_ip6))
+        return send_by(true, user, port, way, head, head_len, payload, len, tail, may_keep, cookie);
+    return send_by(false, user, port, way, head, head_len, payload, len, tail, may_keep, cookie);
+}
+
+static void count_sent(struct sl_dpdk_port *port, unsigned count, const uint32_t *lens)
+{
     port->sent += count;
     for (unsigned i = 0; i < count; i++)
         port->sent_bytes += lens[i];
@@ -175,7 +233,7 @@ unsigned sl_dpdk_flush(struct sl_dpdk_user *user, struct sl_dpdk_port *port)
     for (unsigned i = 0; i < count; i++)
         lens[i] = out->packets[i]->pkt_len;
     taken = port->has_started ? rte_eth_tx_burst(port->id, 0, out->packets, (uint16_t)count) : 0;
-    count_sent(port, out->packets, taken, lens);
+    count_sent(port, taken, lens);
     sl_dpdk_lock_give(&port->tx);
     if (taken > 0 && taken < count)
         memmove(out->packets, out->packets + taken, (count - taken) * sizeof(out->packets[0]));
@@ -222,17 +280,29 @@ static unsigned take(struct sl_dpdk_user *user, struct sl_dpdk_port *port, unsig
     return count;
 }
 
-/* A flow may be forgotten since its packet came, by the callback of one before it too. */
+/* What a packet's hash says beside its flow: demux.c. */
+static bool is_whole(struct sl_dpdk_port *port, uint32_t note, const void *bytes, uint32_t len)
+{
+    if (SL_LIKELY((note & SL_DPDK_NOTE_SUM) == 0) ||
+        sl_dpdk_sum_fold((note >> 16) + sl_dpdk_sum(bytes, len)) == 0xffff)
+        return true;
+    atomic_fetch_add_explicit(&port->damaged, 1, memory_order_relaxed);
+    return false;
+}
+
+/* A flow may be forgotten since its packet came, by the callback of one before it too. The other
+ * engines of the port need not wait for a checksum. */
 static void hand_over(struct sl_dpdk_user *user, struct rte_mbuf **packets, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         struct rte_mbuf *packet = packets[i];
-        uint32_t flow = packet->hash.fdir.lo, len = packet->pkt_len;
+        uint32_t flow = packet->hash.fdir.lo, len = packet->pkt_len, note = packet->hash.fdir.hi;
         struct sl_dpdk_port *port = sl_dpdk_open_ports[packet->port];
         const void *bytes = rte_pktmbuf_read(packet, 0, len, user->line);
 
-        if (bytes != NULL && port != NULL && sl_dpdk_flow_user(flow) == user)
-            user->packet(user->arg, port, flow, bytes, len, packet->hash.fdir.hi != 0);
+        if (bytes != NULL && port != NULL && sl_dpdk_flow_user(flow) == user &&
+            is_whole(port, note, bytes, len))
+            user->packet(user->arg, port, flow, bytes, len, (note & SL_DPDK_NOTE_MARK) != 0);
     }
     if (count > 0)
         rte_pktmbuf_free_bulk(packets, count);

@@ -15,6 +15,8 @@ void sl_dpdk_port_info(const struct sl_dpdk_port *port, struct sl_dpdk_port_info
     bool knows_link = rte_eth_link_get_nowait(port->id, &link) == 0;
 
     *out = (struct sl_dpdk_port_info){.address = port->address};
+    out->has_gateway = port->gateway[0] != 0;
+    out->has_gateway6 = memcmp(port->gateway6, (const uint8_t[16]){0}, 16) != 0;
     snprintf(out->name, sizeof(out->name), "%s", port->name);
     snprintf(out->driver, sizeof(out->driver), "%s", port->driver);
     if (knows_link && link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
@@ -45,6 +47,7 @@ void sl_dpdk_port_stats(struct sl_dpdk_port *port, struct sl_dpdk_port_stats *ou
     (void)rte_eth_stats_get(port->id, &stats);
     sl_dpdk_lock_give(&port->tx);
     sl_dpdk_lock_give(&port->rx);
+    out->damaged = atomic_load_explicit(&port->damaged, memory_order_relaxed);
     out->down_dropped = atomic_load_explicit(&port->down_dropped, memory_order_relaxed);
     out->no_memory = atomic_load_explicit(&port->no_memory, memory_order_relaxed) + stats.rx_nombuf;
     out->missed = stats.imissed;

@@ -18,7 +18,8 @@
 
 #define HELD 64
 #define PASS_MOST 16
-#define UDP_SOURCE 34 /* place in a frame */
+#define UDP_SOURCE 34 /* place in a frame, of IPv4 and IPv6 */
+#define UDP6_SOURCE 54
 
 struct held {
     struct rte_mbuf *packet; /* NULL: free */
@@ -52,10 +53,14 @@ static bool happens(struct sl_dpdk_inject *inject, uint32_t share)
 
 static bool is_meant(const struct sl_dpdk_inject *inject, const struct rte_mbuf *packet)
 {
-    const uint8_t *at = rte_pktmbuf_mtod_offset(packet, const uint8_t *, UDP_SOURCE);
+    const uint8_t *frame = rte_pktmbuf_mtod(packet, const uint8_t *), *at = frame;
 
-    return inject->faults.source_port == 0 || (packet->data_len >= SL_DPDK_WAY_BYTES &&
-                                               (at[0] << 8 | at[1]) == inject->faults.source_port);
+    if (inject->faults.source_port == 0)
+        return true;
+    if (packet->data_len < SL_DPDK_WAY6_BYTES) /* the protocol's header is behind either */
+        return false;
+    at += frame[12] == 0x86 && frame[13] == 0xdd ? UDP6_SOURCE : UDP_SOURCE;
+    return (at[0] << 8 | at[1]) == inject->faults.source_port;
 }
 
 /* False: there is no place. */

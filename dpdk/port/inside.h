@@ -20,7 +20,6 @@
 #include <stdint.h>
 
 #define SL_DPDK_BURST 32
-#define SL_DPDK_WAY_BYTES 42   /* Ethernet, IPv4, UDP */
 #define SL_DPDK_SMALL_ROOM 512 /* of a small buffer: headers, answers and short messages */
 #define SL_DPDK_COPY_MOST 256  /* payload up to this is copied: cheaper than a second buffer */
 #define SL_DPDK_INBOX 1024     /* packets that wait for another engine */
@@ -32,9 +31,9 @@ struct rte_mempool;
 struct rte_ring;
 struct sl_dpdk_inject;
 
-/* A MAC that ARP told. */
+/* A MAC that ARP or neighbour discovery told. */
 struct sl_dpdk_neighbour {
-    uint8_t ip[4], mac[6];
+    uint8_t ip[16], mac[6]; /* of IPv4: ::ffff:a.b.c.d */
     bool is_known;
     bool is_open;      /* it was asked, and has not answered yet */
     uint64_t asked_ns; /* last */
@@ -59,20 +58,25 @@ struct sl_dpdk_port {
     bool has_started;    /* changed under rx and tx: a burst before it is an error of DPDK's */
     struct sl_dpdk_traits traits;
     struct sl_dpdk_address address;
-    uint8_t gateway[4];
+    uint8_t gateway[4], gateway6[16]; /* all 0: none */
     uint32_t frame_most;
     struct rte_mempool *small, *large; /* buffers for what is sent; large: and received */
     struct sl_dpdk_inject *inject;
 
     struct sl_dpdk_lock rx __attribute__((aligned(SL_CACHE_LINE)));
     uint64_t received, received_bytes, foreign, unknown, inbox_full; /* under rx */
-    pthread_mutex_t neighbours_lock; /* rare: ways are made, ARP comes */
+    /* Types of Ethernet as frames have them, that the port's addresses are of; 0xffff: it has none
+     * of that family. */
+    uint16_t ip4_type, ip6_type;
+    uint16_t udp_port;               /* as frames have it */
+    pthread_mutex_t neighbours_lock; /* rare: ways are made, ARP or neighbour discovery comes */
     struct sl_dpdk_neighbour neighbours[SL_DPDK_NEIGHBOURS];
     unsigned neighbour_next; /* place that is given up when all are taken */
 
     struct sl_dpdk_lock tx __attribute__((aligned(SL_CACHE_LINE)));
     uint64_t sent, sent_bytes; /* under tx */
-    _Atomic uint64_t down_dropped, no_memory;
+    bool sums;                 /* the NIC computes UDP's checksum of IPv6 */
+    _Atomic uint64_t down_dropped, no_memory, damaged;
 
     /* ---- under control ---- */
     struct sl_dpdk_spec spec;
@@ -83,7 +87,8 @@ struct sl_dpdk_port {
     bool is_client; /* of memif: started again when it finds no server */
     int socket_fd;  /* of a client's connection, the driver's */
     uint64_t socket_inode;
-    int xdp_fd; /* of af_xdp: reserves its interface; -1: none */
+    int xdp_fd;   /* of af_xdp: reserves its interface; -1: none */
+    int group_fd; /* keeps the kernel's interface in the port's IPv6 group; -1: none */
     uint64_t restart_ns, restart_wait_ns, hurry_until_ns;
     _Atomic uint64_t restarts;
 };
@@ -134,8 +139,11 @@ void sl_dpdk_pools_put(struct sl_dpdk_port *port);
 /* ---- demux.c ---- */
 
 /* Where a packet belongs that came on the port: the user; or NULL, and the caller frees it. Then
- * the packet starts with its UDP payload, and its hash has the flow's number and the mark. Under
+ * the packet starts with its UDP payload, and its hash has the flow's number and a note. Under
  * rx. */
+#define SL_DPDK_NOTE_MARK 1u /* congestion experienced */
+/* The sum over the payload and the upper half of the note, that of the headers, is to be 0xffff. */
+#define SL_DPDK_NOTE_SUM 2u
 struct sl_dpdk_user *sl_dpdk_demux(struct sl_dpdk_port *port, struct rte_mbuf *packet);
 
 /* ---- flows.c ---- */
@@ -148,6 +156,31 @@ void sl_dpdk_flows_forget(struct sl_dpdk_user *user);
 
 /* Tells the user what lent payload was read. */
 void sl_dpdk_user_done(struct sl_dpdk_user *user);
+
+/* ---- neighbours.c ---- */
+
+/* The MAC of a neighbour, if the port knows it; *asks: it is to be asked now, and the first answer
+ * within its time counts. */
+bool sl_dpdk_neighbour_find(struct sl_dpdk_port *port, const uint8_t ip[16], uint8_t mac[6],
+                            bool *asks);
+/* Somebody says so: kept if the port has asked. */
+void sl_dpdk_neighbour_learn(struct sl_dpdk_port *port, const uint8_t ip[16], const uint8_t mac[6]);
+/* A frame of one buffer, now or never. */
+void sl_dpdk_neighbour_send(struct sl_dpdk_port *port, const void *frame, size_t len);
+
+/* ---- nd.c ---- */
+
+/* An ICMPv6 packet came, borrowed. False: it is none of neighbour discovery. Under rx. */
+bool sl_dpdk_nd_receive(struct sl_dpdk_port *port, struct rte_mbuf *packet);
+/* As sl_dpdk_arp_find(). */
+int sl_dpdk_nd_find(struct sl_dpdk_port *port, const uint8_t ip[16], uint8_t mac[6]);
+
+/* ---- group.c ---- */
+
+/* The port receives what is sent to the group in which its IPv6 address is asked for, if it has
+ * one. It is no error where that cannot be had: peers of the subnet need no answer. */
+void sl_dpdk_group_join(struct sl_dpdk_port *port);
+void sl_dpdk_group_leave(struct sl_dpdk_port *port);
 
 /* ---- arp.c ---- */
 

@@ -38,6 +38,7 @@ int sl_dpdk_mesh_expand(const struct sl_dpdk_entry *entry,
     int ranks = entry->ranks >= 0 ? entry->ranks : settings->local_count;
     const char *dir = entry->device + 5;
     size_t most = sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/16");
+    bool has_gateway6 = memcmp(entry->options.gateway6, (const uint8_t[16]){0}, 16) != 0;
     size_t at = 0;
 
     if (*dir != '/' || strchr(dir, ',') != NULL || strlen(dir) > most)
@@ -47,7 +48,7 @@ int sl_dpdk_mesh_expand(const struct sl_dpdk_entry *entry,
             "up to %zu bytes",
             entry->device, most);
     if (entry->options.segment[0] != '\0' || entry->options.ip[0] != 0 ||
-        entry->options.gateway[0] != 0)
+        entry->options.gateway[0] != 0 || entry->options.prefix6 != 0 || has_gateway6)
         return sl_fail(-EINVAL, "DPDK port '%s' is many ports: it has no @ip, @gw or @segment",
                        entry->device);
     if (ranks == SL_DPDK_COUNT_ANY)

@@ -19,8 +19,10 @@
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_ether.h>
 
 #define DESCRIPTORS 1024                    /* each way */
+#define NO_TYPE 0xffff                      /* of Ethernet: reserved, on no wire */
 #define OPEN_HURRY_NS (5000 * SL_NS_PER_MS) /* the peers of a job start about now */
 
 struct sl_dpdk_port *_Atomic sl_dpdk_open_ports[SL_DPDK_PORTS_MAX];
@@ -101,6 +103,11 @@ static int configure(struct sl_dpdk_port *port, const struct rte_eth_dev_info *i
         conf.txmode.offloads = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
     else
         port->traits.takes_lent = false;
+    if (port->address.prefix6 != 0) { /* of IPv4 UDP's checksum is left away */
+        port->sums = (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM) != 0;
+        conf.txmode.offloads |= info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+        conf.rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+    }
     conf.intr_conf.rxq = 1;
     err = rte_eth_dev_configure(port->id, 1, 1, &conf);
     port->has_interrupts = err == 0;
@@ -143,7 +150,9 @@ static void choose_address(struct sl_dpdk_port *port, const struct sl_dpdk_port_
     memcpy(address->mac, mac.addr_bytes, 6);
     memcpy(address->ip, port->spec.ip, 4);
     address->prefix = port->spec.prefix;
-    if (address->ip[0] == 0) { /* 169.254.1.0 to 169.254.254.255: RFC 3927 */
+    memcpy(address->ip6, port->spec.ip6, 16);
+    address->prefix6 = port->spec.prefix6;
+    if (address->ip[0] == 0 && address->prefix6 == 0) { /* 169.254.1 to 254: RFC 3927 */
         uint32_t hash = 2166136261u;
 
         for (unsigned i = 0; i < 6; i++)
@@ -155,7 +164,11 @@ static void choose_address(struct sl_dpdk_port *port, const struct sl_dpdk_port_
         address->prefix = 16;
     }
     memcpy(port->gateway, port->spec.gateway, 4);
+    memcpy(port->gateway6, port->spec.gateway6, 16);
     address->udp_port = settings->udp_port != 0 ? settings->udp_port : SL_DPDK_UDP_PORT;
+    port->udp_port = rte_cpu_to_be_16(address->udp_port);
+    port->ip4_type = address->ip[0] != 0 ? rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4) : NO_TYPE;
+    port->ip6_type = address->prefix6 != 0 ? rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV6) : NO_TYPE;
     if (port->spec.segment[0] != '\0')
         address->segment = sl_dpdk_hash(port->spec.segment);
     else if (port->spec.kind == SL_DPDK_RING)
@@ -179,6 +192,20 @@ static int start(struct sl_dpdk_port *port)
     return sl_fail(err, "DPDK port '%s' does not start: %s", port->name, strerror(-err));
 }
 
+static int check_frame(const struct sl_dpdk_port *port)
+{
+    unsigned least = port->spec.prefix6 != 0 ? SL_DPDK_MTU6_LEAST : SL_DPDK_MTU_LEAST;
+
+    if (port->frame_most >= least + 14)
+        return 0;
+    return sl_fail(-EINVAL,
+                   "DPDK port '%s' takes IP packets of up to %u bytes, and %u are the least%s: "
+                   "raise what limits them (@mtu, SLUICE_DPDK_MTU, the interface's MTU, bsize, "
+                   "framesz)",
+                   port->name, port->frame_most - 14, least,
+                   port->spec.prefix6 != 0 ? " with an IPv6 address" : "");
+}
+
 static int set_up(struct sl_dpdk_port *port, const struct sl_dpdk_port_settings *settings)
 {
     struct rte_eth_dev_info info;
@@ -193,14 +220,10 @@ static int set_up(struct sl_dpdk_port *port, const struct sl_dpdk_port_settings 
     port->is_client = port->traits.is_gated && !sl_dpdk_memif_serves(&port->spec);
     port->is_up = !port->traits.is_gated;
     choose_frame(port, &info, settings->mtu);
-    if (port->frame_most < SL_DPDK_MTU_LEAST + 14)
-        return sl_fail(-EINVAL,
-                       "DPDK port '%s' takes IP packets of up to %u bytes, and %d are the least: "
-                       "raise what limits them (@mtu, SLUICE_DPDK_MTU, the interface's MTU, bsize, "
-                       "framesz)",
-                       port->name, port->frame_most - 14, SL_DPDK_MTU_LEAST);
     choose_address(port, settings);
-    err = configure(port, &info);
+    err = check_frame(port);
+    if (err == 0)
+        err = configure(port, &info);
     if (err == 0)
         err = make_queues(port);
     if (err != 0)
@@ -208,11 +231,13 @@ static int set_up(struct sl_dpdk_port *port, const struct sl_dpdk_port_settings 
     err = sl_dpdk_inject_start(port, settings->inject);
     if (err == 0)
         err = start(port);
-    if (err != 0)
+    if (err != 0) {
         sl_dpdk_pools_put(port);
-    else
-        sl_dpdk_port_sleep_open(port);
-    return err;
+        return err;
+    }
+    sl_dpdk_port_sleep_open(port);
+    sl_dpdk_group_join(port);
+    return 0;
 }
 
 static int place_of(const char *name, unsigned *unused)
@@ -231,6 +256,7 @@ static void port_free(struct sl_dpdk_port *port)
 {
     if (port->xdp_fd >= 0)
         close(port->xdp_fd);
+    sl_dpdk_group_leave(port);
     pthread_mutex_destroy(&port->neighbours_lock);
     free(port);
 }
@@ -246,7 +272,7 @@ static int open_port(const struct sl_dpdk_spec *spec, const struct sl_dpdk_port_
     memset(port, 0, sizeof(*port));
     pthread_mutex_init(&port->neighbours_lock, NULL);
     port->idx = (uint16_t)idx;
-    port->sleep_fd = port->xdp_fd = -1;
+    port->sleep_fd = port->xdp_fd = port->group_fd = -1;
     port->spec = *spec;
     err = sl_dpdk_server_check(spec);
     if (err == 0)

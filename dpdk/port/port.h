@@ -21,21 +21,35 @@
 struct sl_dpdk_port;
 struct sl_dpdk_user;
 
-/* As the peer needs it to reach the port: 18 bytes of struct sl_mp_rail_info are for it. */
+/* As the peer needs it to reach the port: 34 bytes of struct sl_mp_rail_info are for it. */
 struct sl_dpdk_address {
     uint8_t mac[6];
-    uint8_t ip[4];  /* IPv4; chosen by MAC (169.254/16) where none is given */
-    uint8_t prefix; /* of its subnet */
-    uint8_t spare;
+    uint8_t ip[4];     /* IPv4, all 0: none; chosen by MAC (169.254/16) where no address is given */
+    uint8_t prefix;    /* of its subnet */
+    uint8_t prefix6;   /* of ip6's */
     uint16_t udp_port; /* destination port of what comes here */
     uint32_t segment;  /* hash of the wire's name: ports of one reach each other; 0: it has none */
+    uint8_t ip6[16];   /* IPv6, all 0: none */
 };
+
+static inline bool sl_dpdk_has_ip4(const struct sl_dpdk_address *address)
+{
+    return address->ip[0] != 0;
+}
+bool sl_dpdk_has_ip6(const struct sl_dpdk_address *address);
+/* Are the first bits of two addresses of one family the same? */
+bool sl_dpdk_same_subnet(const uint8_t *a, const uint8_t *b, unsigned bits);
+/* For people: the IPv4 address, or the IPv6 one where that is the only one. Returns out. */
+#define SL_DPDK_ADDRESS_TEXT 46
+const char *sl_dpdk_address_text(const struct sl_dpdk_address *address,
+                                 char out[SL_DPDK_ADDRESS_TEXT]);
 
 struct sl_dpdk_port_info {
     char name[80];   /* "net_memif0", "0000:3b:00.0" */
     char driver[32]; /* "net_memif", "mlx5_pci" */
     struct sl_dpdk_address address;
-    uint64_t speed;      /* bytes per second, 0: unknown */
+    bool has_gateway, has_gateway6; /* to subnets of that family */
+    uint64_t speed;                 /* bytes per second, 0: unknown */
     uint32_t frame_most; /* bytes of the largest frame that passes, Ethernet header included */
     int numa_node;
     bool sends_segments; /* payload goes out of the user's memory without a copy */
@@ -74,6 +88,7 @@ struct sl_dpdk_port_stats {
     uint64_t received, received_bytes; /* packets of flows of this process */
     uint64_t sent, sent_bytes;         /* that the driver took */
     uint64_t foreign;                  /* received, and not for us */
+    uint64_t damaged;                  /* for us, with a wrong UDP checksum: of IPv6 alone */
     uint64_t unknown;                  /* for us, and of no flow that is there */
     uint64_t inbox_full;               /* lost: another engine did not empty its inbox */
     uint64_t down_dropped;             /* thrown away since the link was down */
@@ -109,13 +124,30 @@ void sl_dpdk_flow_forget(struct sl_dpdk_user *user, uint32_t number);
  * anyone. Does not wait when another user polls it: then only the inbox is emptied. */
 unsigned sl_dpdk_user_poll(struct sl_dpdk_user *user, struct sl_dpdk_port *port, unsigned budget);
 
-/* What all packets to one peer's port by one route share: made once, 42 bytes of headers. */
+/* Bytes of headers around a UDP payload: Ethernet, IP, UDP. */
+#define SL_DPDK_WAY_BYTES 42
+#define SL_DPDK_WAY6_BYTES 62
+
+/* What all packets to one peer's port by one route share: made once, up to 62 bytes of headers. */
 struct sl_dpdk_way {
-    uint8_t head[42]; /* Ethernet, IPv4 (ECT(0)), UDP */
+    uint8_t head[SL_DPDK_WAY6_BYTES]; /* Ethernet, IPv4 or IPv6 (ECT(0)), UDP */
+    bool is_ip6;
+    uint16_t pseudo; /* of IPv6: the sum over addresses and protocol, which UDP's checksum has */
 };
-/* -EAGAIN: the neighbour's MAC is not known yet, and is asked for. */
+/* Over IPv4 where both have that, else over IPv6: give one address of the peer's alone where it
+ * matters. -EAGAIN: the neighbour's MAC is not known yet, and is asked for. */
 int sl_dpdk_way_make(struct sl_dpdk_port *port, const struct sl_dpdk_address *peer,
                      uint16_t source_port, uint8_t traffic_class, struct sl_dpdk_way *out);
+/* The flow label of what goes by it, 20 bits: IPv6 has one beside the source port. Those who choose
+ * among equal links by addresses and label alone (RFC 6438) see routes apart by it. */
+static inline void sl_dpdk_way_label(struct sl_dpdk_way *way, uint32_t label)
+{
+    if (!way->is_ip6)
+        return;
+    way->head[15] = (uint8_t)((way->head[15] & 0xf0) | (label >> 16 & 0xf));
+    way->head[16] = (uint8_t)(label >> 8);
+    way->head[17] = (uint8_t)label;
+}
 
 /* Collects a packet: head, then payload, then tail. 0: taken, and copied. 1: taken, payload is read
  * until sent(cookie) (zero-copy, only if may_keep). -EAGAIN: full. Leaves with the next flush, or

@@ -10,6 +10,7 @@
  *            ring:NAME/0, /1       the two ends of a wire within this process
  *            mesh:DIR              a memif port to each other rank of this host, by sockets in DIR
  *   option   ip=ADDRESS/PREFIX gw=ADDRESS mtu=BYTES segment=NAME
+ *            ip and gw once of IPv4, of IPv6 or of each
  *            of a mesh: rank=N ranks=N mtu=BYTES
  *
  * %l in it is the rank's number on its host, %r its rank, %% a percent sign.
@@ -26,6 +27,7 @@
 #define SL_DPDK_ARGS_MAX 512
 #define SL_DPDK_NAME_MAX 64 /* as EAL's; with its end */
 #define SL_DPDK_MTU_LEAST 576
+#define SL_DPDK_MTU6_LEAST 1280 /* of ports with IPv6: RFC 8200, 5 */
 #define SL_DPDK_MTU_MOST 16384
 #define SL_DPDK_MTU_USUAL 9000 /* of ports that could take any */
 
@@ -40,7 +42,8 @@ struct sl_dpdk_spec {
     char name[SL_DPDK_NAME_MAX];
     char args[SL_DPDK_ARGS_MAX]; /* of its driver, without name; "" */
     uint8_t ip[4], gateway[4];   /* 0.0.0.0: not given */
-    uint8_t prefix;
+    uint8_t ip6[16], gateway6[16];
+    uint8_t prefix, prefix6;
     uint32_t mtu;     /* 0: not given */
     char segment[64]; /* "": what the device tells */
 };

@@ -75,26 +75,47 @@ static bool parse_address(const char *text, uint8_t out[4])
     return out[0] != 0 && out[0] != 127 && out[0] < 224;
 }
 
+/* Not of nobody, of this host, of a group, or one of IPv4 in another dress. */
+static bool parse_address6(const char *text, uint8_t out[16])
+{
+    struct in6_addr ip;
+
+    if (inet_pton(AF_INET6, text, &ip) != 1 || IN6_IS_ADDR_UNSPECIFIED(&ip) ||
+        IN6_IS_ADDR_LOOPBACK(&ip) || IN6_IS_ADDR_MULTICAST(&ip) || IN6_IS_ADDR_V4MAPPED(&ip))
+        return false;
+    memcpy(out, &ip, sizeof(ip));
+    return true;
+}
+
+static bool is_ip6(const char *value)
+{
+    return strchr(value, ':') != NULL;
+}
+
 static int option_ip(const char *value, struct sl_dpdk_entry *entry)
 {
+    struct sl_dpdk_spec *options = &entry->options;
     const char *slash = strchr(value, '/');
-    char text[INET_ADDRSTRLEN];
+    char text[INET6_ADDRSTRLEN];
     unsigned long prefix;
 
     if (slash == NULL || (size_t)(slash - value) >= sizeof(text))
         return -EINVAL;
     memcpy(text, value, (size_t)(slash - value));
     text[slash - value] = '\0';
-    if (!parse_address(text, entry->options.ip) || !parse_number(slash + 1, 32, &prefix) ||
-        prefix == 0)
+    if (!(is_ip6(text) ? parse_address6(text, options->ip6) : parse_address(text, options->ip)) ||
+        !parse_number(slash + 1, is_ip6(text) ? 128 : 32, &prefix) || prefix == 0)
         return -EINVAL;
-    entry->options.prefix = (uint8_t)prefix;
+    *(is_ip6(text) ? &options->prefix6 : &options->prefix) = (uint8_t)prefix;
     return 0;
 }
 
 static int option_gw(const char *value, struct sl_dpdk_entry *entry)
 {
-    return parse_address(value, entry->options.gateway) ? 0 : -EINVAL;
+    bool fits = is_ip6(value) ? parse_address6(value, entry->options.gateway6)
+                              : parse_address(value, entry->options.gateway);
+
+    return fits ? 0 : -EINVAL;
 }
 
 static int option_mtu(const char *value, struct sl_dpdk_entry *entry)
@@ -139,13 +160,15 @@ static const struct option {
     const char *key;
     int (*read)(const char *value, struct sl_dpdk_entry *entry);
     const char *form;
+    bool by_family; /* once of IPv4, and once of IPv6 */
 } options[] = {
-    {"ip", option_ip, "an address of a host and the bits of its subnet, as 10.1.0.2/24"},
-    {"gw", option_gw, "the address of a gateway, as 10.1.0.1"},
-    {"mtu", option_mtu, "bytes of the largest IP packet, 576 to 16384"},
-    {"segment", option_segment, "a name of 1 to 63 letters"},
-    {"rank", option_rank, "this rank's number in the mesh, 0 to 16"},
-    {"ranks", option_ranks, "how many ranks the mesh has, 2 to 17"},
+    {"ip", option_ip,
+     "an address of a host and the bits of its subnet, as 10.1.0.2/24 or fd00:1::2/64", true},
+    {"gw", option_gw, "the address of a gateway, as 10.1.0.1 or fe80::1", true},
+    {"mtu", option_mtu, "bytes of the largest IP packet, 576 to 16384", false},
+    {"segment", option_segment, "a name of 1 to 63 letters", false},
+    {"rank", option_rank, "this rank's number in the mesh, 0 to 16", false},
+    {"ranks", option_ranks, "how many ranks the mesh has, 2 to 17", false},
 };
 
 static int read_option(const char *text, size_t len, struct sl_dpdk_entry *entry, unsigned *seen)
@@ -164,9 +187,11 @@ static int read_option(const char *text, size_t len, struct sl_dpdk_entry *entry
     for (unsigned i = 0; i < SL_ARRAY_LEN(options); i++) {
         if (strcmp(word, options[i].key) != 0)
             continue;
-        if (*seen & (1u << i))
+        bool again = options[i].by_family && equals != NULL && is_ip6(equals + 1);
+        unsigned bit = 1u << (2 * i + again);
+        if (*seen & bit)
             return sl_fail(-EINVAL, "DPDK port '%s' has @%s= twice", entry->device, word);
-        *seen |= 1u << i;
+        *seen |= bit;
         if (equals == NULL || options[i].read(equals + 1, entry) != 0)
             return sl_fail(-EINVAL, "DPDK port '%s' has @%s%s%s, which should be %s", entry->device,
                            word, equals != NULL ? "=" : "", equals != NULL ? equals + 1 : "",

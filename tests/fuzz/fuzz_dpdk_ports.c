@@ -19,6 +19,8 @@ static void check(const struct sl_dpdk_spec *spec)
     sl_assert(strlen(spec->args) < sizeof(spec->args));
     sl_assert(strpbrk(spec->name, " ,@%") == NULL && strpbrk(spec->args, " @") == NULL);
     sl_assert(strlen(spec->segment) < sizeof(spec->segment) && spec->prefix <= 32);
+    sl_assert(spec->prefix6 <= 128 && spec->ip6[0] != 0xff && spec->gateway6[0] != 0xff);
+    sl_assert((spec->prefix6 != 0) == (memcmp(spec->ip6, (const uint8_t[16]){0}, 16) != 0));
     sl_assert(spec->mtu == 0 || (spec->mtu >= SL_DPDK_MTU_LEAST && spec->mtu <= SL_DPDK_MTU_MOST));
     if (strncmp(spec->name, "net_memif", 9) == 0)
         sl_assert(sl_dpdk_arg(spec->args, "bsize", text, sizeof(text)));

@@ -87,6 +87,49 @@ static void options_follow_the_device(void **state)
     assert_string_equal(specs[0].segment, "blue");
 }
 
+static void an_address_is_of_ipv4_of_ipv6_or_one_of_each(void **state)
+{
+    static const uint8_t ip6[16] = {0xfd, 0, 0, 1, [15] = 2}, gateway6[16] = {0xfe, 0x80, [15] = 1};
+    static const uint8_t none[16], ip[4] = {10, 1, 0, 2};
+
+    (void)state;
+    assert_int_equal(parse("net_ring0@ip=fd00:1::2/64@gw=fe80::1"), 0);
+    assert_memory_equal(specs[0].ip6, ip6, 16);
+    assert_memory_equal(specs[0].gateway6, gateway6, 16);
+    assert_int_equal(specs[0].prefix6, 64);
+    assert_memory_equal(specs[0].ip, none, 4);
+    assert_int_equal(specs[0].prefix, 0);
+    assert_int_equal(parse("net_ring0@ip=fd00:1::2/128@gw=10.1.0.1@ip=10.1.0.2/24@gw=fe80::1"), 0);
+    assert_memory_equal(specs[0].ip6, ip6, 16);
+    assert_int_equal(specs[0].prefix6, 128);
+    assert_memory_equal(specs[0].ip, ip, 4);
+    assert_int_equal(specs[0].prefix, 24);
+    refused("net_ring0@ip=fd00::1/64@ip=10.1.0.2/24@ip=fd00::2/64", "@ip= twice");
+    refused("net_ring0@gw=fd00::1@gw=fd00::2", "@gw= twice");
+    refused("net_ring0@segment=a:b@segment=c", "@segment= twice");
+    refused("mesh:/run/m@ip=fd00::1/64", "many ports");
+    refused("mesh:/run/m@gw=fd00::1", "many ports");
+}
+
+static void addresses_are_compared_by_bits_and_written(void **state)
+{
+    static const uint8_t a[16] = {0xfd, 1, 0x80}, b[16] = {0xfd, 1, 0xa0};
+    struct sl_dpdk_address address = {.ip6 = {0xfd, 1, [15] = 9}};
+    char text[SL_DPDK_ADDRESS_TEXT];
+
+    (void)state;
+    for (unsigned bits = 0; bits <= 128; bits++)
+        assert_int_equal(sl_dpdk_same_subnet(a, b, bits), bits <= 18);
+    assert_true(sl_dpdk_same_subnet(a, a, 128));
+    assert_false(sl_dpdk_has_ip4(&address));
+    assert_true(sl_dpdk_has_ip6(&address));
+    assert_string_equal(sl_dpdk_address_text(&address, text), "fd01::9");
+    memcpy(address.ip, (const uint8_t[]){10, 1, 0, 2}, 4);
+    assert_string_equal(sl_dpdk_address_text(&address, text), "10.1.0.2");
+    memset(address.ip6, 0, 16);
+    assert_false(sl_dpdk_has_ip6(&address));
+}
+
 static void memif_gets_a_buffer_for_a_whole_frame_and_a_socket_in_the_file_system(void **state)
 {
     char text[16];
@@ -235,6 +278,15 @@ static void what_is_written_wrongly_is_refused_with_the_reason(void **state)
         {"net_ring0@ip=0.0.0.1/8", "10.1.0.2/24"},
         {"net_ring0@ip=1000.1000.1000.1000/24", "10.1.0.2/24"},
         {"net_ring0@gw=10.0.0", "10.1.0.1"},
+        {"net_ring0@ip=fd00::1", "fd00:1::2/64"},
+        {"net_ring0@ip=fd00::1/0", "fd00:1::2/64"},
+        {"net_ring0@ip=fd00::1/129", "fd00:1::2/64"},
+        {"net_ring0@ip=::1/64", "fd00:1::2/64"},
+        {"net_ring0@ip=::/64", "fd00:1::2/64"},
+        {"net_ring0@ip=ff02::1/64", "fd00:1::2/64"},
+        {"net_ring0@ip=::ffff:10.0.0.1/96", "fd00:1::2/64"},
+        {"net_ring0@ip=fd00::1::2/64", "fd00:1::2/64"},
+        {"net_ring0@gw=ff02::2", "fe80::1"},
         {"net_ring0@segment=", "1 to 63"},
         {"net_ring0@rank=0", "only a mesh"},
         {"net_ring0 net_ring0", "twice"},
@@ -297,6 +349,8 @@ int main(void)
         cmocka_unit_test(a_pci_address_is_completed_and_keeps_its_arguments),
         cmocka_unit_test(a_pci_address_is_spelled_as_dpdk_does),
         cmocka_unit_test(options_follow_the_device),
+        cmocka_unit_test(an_address_is_of_ipv4_of_ipv6_or_one_of_each),
+        cmocka_unit_test(addresses_are_compared_by_bits_and_written),
         cmocka_unit_test(memif_gets_a_buffer_for_a_whole_frame_and_a_socket_in_the_file_system),
         cmocka_unit_test(what_memif_would_overlook_or_do_wrong_is_refused),
         cmocka_unit_test(a_list_is_looked_at_without_a_launcher),
