@@ -88,11 +88,12 @@ static int open_lane(struct sl_mp_path *path, const struct sl_mp_rail_info *remo
     path->lanes->close(path);
     iface->mp.opens -= iface->mp.opens > 0;
     lane->rail = (struct sl_dpdk_rail *)path->rail;
-    lane->remote = sl_dpdk_address_of(&info);
+    lane->remote = sl_dpdk_rail_towards(lane->rail, &info);
     reach = sl_dpdk_rail_reach(lane->rail, remote);
     if (reach == SL_MP_REACH_NEVER)
         return sl_fail(-EHOSTUNREACH,
-                       "%s and the peer's port %u are one port, or on different wires",
+                       "%s and the peer's port %u are one port, on different wires, or one has "
+                       "IPv4 alone and the other one IPv6",
                        path->rail->name, path->remote_rail);
     lane->is_direct = lane->rail->info.address.segment != 0 &&
                       lane->rail->info.address.segment == lane->remote.segment;
@@ -134,7 +135,7 @@ static int connect_lane(struct sl_mp_path *path, const struct sl_mp_offer *their
     struct sl_dp_ends ends;
     int err = sl_dpdk_agree(lane, theirs, &ends);
 
-    lane->remote = sl_dpdk_address_of(&remote);
+    lane->remote = sl_dpdk_rail_towards(lane->rail, &remote);
     if (err == 0)
         err = make_routes(lane);
     if (err == 0)
@@ -336,10 +337,10 @@ static unsigned poll_lane(struct sl_mp_path *path)
 static void name(const struct sl_mp_path *path, char *out, size_t cap)
 {
     const struct sl_dpdk_lane *lane = (const struct sl_dpdk_lane *)path;
-    const uint8_t *ip = lane->remote.ip;
+    char text[SL_DPDK_ADDRESS_TEXT];
 
-    snprintf(out, cap, "%.70s:%u > %u.%u.%u.%u", path->rail->name, sl_dpdk_lane_port(lane), ip[0],
-             ip[1], ip[2], ip[3]);
+    snprintf(out, cap, "%.70s:%u > %s", path->rail->name, sl_dpdk_lane_port(lane),
+             sl_dpdk_address_text(&lane->remote, text));
 }
 
 const struct sl_mp_lanes sl_dpdk_lanes = {

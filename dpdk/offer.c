@@ -11,8 +11,6 @@
 
 #include <string.h>
 
-/* Headers of a frame around a DATA packet's payload: Ethernet, IPv4, UDP, ours. */
-#define FRAME_HEADERS (14u + 20u + 8u + SL_DP_HEAD_BYTES)
 #define FRAME_SURE (14u + 1500u) /* passes through any network */
 #define VERSION_LEAST 1u
 #define OFFER_CRC 1u
@@ -75,7 +73,9 @@ int sl_dpdk_plan(struct sl_mp_conn *conn, struct sl_mp_paths *out)
                 (uint8_t)sl_dpdk_rail_reach(&iface->rails[i], &conn->peer.rails[j]);
     ends.rails.remote_far = conn->peer.far;
     return sl_mp_paths_plan(conn, &wishes, &ends, SL_LOG_DEBUG,
-                            "it has no port on that wire or in that subnet", out);
+                            "it has no port on that wire or in that subnet, or none of that IP "
+                            "version",
+                            out);
 }
 
 /* ---- a flow ---- */
@@ -94,9 +94,10 @@ void sl_dpdk_offer(const struct sl_mp_path *path, struct sl_mp_offer *out)
     memcpy(out->lane, &offer, sizeof(offer));
 }
 
-static uint32_t payload_of(uint32_t frame, bool crc)
+/* Headers of a frame around a DATA packet's payload: Ethernet, IP, UDP, ours. */
+static uint32_t headers_to(const struct sl_dpdk_address *peer)
 {
-    return frame - FRAME_HEADERS - (crc ? SL_DP_CRC_BYTES : 0);
+    return (sl_dpdk_has_ip4(peer) ? SL_DPDK_WAY_BYTES : SL_DPDK_WAY6_BYTES) + SL_DP_HEAD_BYTES;
 }
 
 /* The largest frame that both ends and the protocol take, and of those that surely pass: on one
@@ -104,14 +105,16 @@ static uint32_t payload_of(uint32_t frame, bool crc)
 static void agree_on_sizes(const struct sl_dpdk_lane *lane, const struct sl_dpdk_rail_info *remote,
                            struct sl_dp_ends *out)
 {
+    struct sl_dpdk_address peer = sl_dpdk_rail_towards(lane->rail, remote);
+    uint32_t around = headers_to(&peer) + (out->crc ? SL_DP_CRC_BYTES : 0);
     uint32_t ours = lane->rail->info.frame_most, theirs = sl_dpdk_frame_most(remote);
     uint32_t most = ours < theirs ? ours : theirs, sure;
 
-    if (payload_of(most, out->crc) > SL_DP_PAYLOAD_MOST)
-        most -= payload_of(most, out->crc) - SL_DP_PAYLOAD_MOST;
+    if (most > SL_DP_PAYLOAD_MOST + around)
+        most = SL_DP_PAYLOAD_MOST + around;
     sure = lane->is_direct || most < FRAME_SURE ? most : FRAME_SURE;
-    out->payload_most = payload_of(most, out->crc);
-    out->payload_least = payload_of(sure, out->crc);
+    out->payload_most = most - around;
+    out->payload_least = sure - around;
 }
 
 int sl_dpdk_agree(const struct sl_dpdk_lane *lane, const struct sl_mp_offer *theirs,

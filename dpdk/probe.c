@@ -8,18 +8,35 @@
 #include <stdio.h>
 #include <string.h>
 
+/* "10.1.0.2/24, fd00:1::2/64" */
+static void addresses(const struct sl_dpdk_address *address, char *out, size_t cap)
+{
+    struct sl_dpdk_address only6 = *address;
+    char text[SL_DPDK_ADDRESS_TEXT];
+    int len = 0;
+
+    memset(only6.ip, 0, sizeof(only6.ip));
+    *out = '\0';
+    if (sl_dpdk_has_ip4(address))
+        len = snprintf(out, cap, "%s/%u%s", sl_dpdk_address_text(address, text), address->prefix,
+                       sl_dpdk_has_ip6(address) ? ", " : "");
+    if (sl_dpdk_has_ip6(address))
+        snprintf(out + len, cap - (size_t)len, "%s/%u", sl_dpdk_address_text(&only6, text),
+                 address->prefix6);
+}
+
 static void describe(const struct sl_dpdk_port *port, struct sl_device *out)
 {
     struct sl_dpdk_port_info info;
-    const uint8_t *ip = info.address.ip;
+    char ips[2 * SL_DPDK_ADDRESS_TEXT + 16];
 
     sl_dpdk_port_info(port, &info);
+    addresses(&info.address, ips, sizeof(ips));
     memset(out, 0, sizeof(*out));
     snprintf(out->name, sizeof(out->name), "%s", info.name);
     snprintf(out->detail, sizeof(out->detail),
-             "driver %s, link %s, %u.%u.%u.%u/%u, UDP port %u, frames up to %u bytes, payload %s%s",
-             info.driver, info.is_up ? "up" : "down", ip[0], ip[1], ip[2], ip[3],
-             info.address.prefix, info.address.udp_port, info.frame_most,
+             "driver %s, link %s, %s, UDP port %u, frames up to %u bytes, payload %s%s",
+             info.driver, info.is_up ? "up" : "down", ips, info.address.udp_port, info.frame_most,
              info.sends_segments ? "sent in place" : "copied",
              info.has_interrupts ? ", interrupts" : "");
     out->speed = info.speed;

@@ -4,6 +4,7 @@
 
 #include "core/err.h"
 #include "dpdk/iface.h"
+#include "dpdk/port/ports.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +15,11 @@
 #define FULL_CONNS 64    /* connections with a buffer per credit; further ones share more */
 #define SHARED_BUFFERS 4 /* and add so many */
 #define PREFIX_MOST 32
+#define PREFIX6_MOST 128
 #define GRACE_NS (10 * SL_NS_PER_S) /* a NIC's link training takes seconds */
 #define STEADY_NS SL_NS_PER_S
 #define FRAME_LEAST 590 /* of Ethernet around the 576 bytes that each host takes by IPv4 */
+#define FRAME6_LEAST (SL_DPDK_MTU6_LEAST + 14)
 
 _Static_assert(sizeof(struct sl_dpdk_rail_info) == sizeof(struct sl_mp_rail_info) &&
                    offsetof(struct sl_dpdk_rail_info, usable) ==
@@ -38,10 +41,18 @@ struct sl_dpdk_rail_info sl_dpdk_rail_info_of(const struct sl_mp_rail_info *info
 int sl_dpdk_rail_info_check(const struct sl_mp_rail_info *info)
 {
     struct sl_dpdk_rail_info rail = sl_dpdk_rail_info_of(info);
+    struct sl_dpdk_address address = sl_dpdk_address_of(&rail);
+    bool has_ip6 = sl_dpdk_has_ip6(&address);
 
     if (rail.prefix > PREFIX_MOST)
         return sl_fail(-EBADMSG, "a port has an IPv4 prefix of %u bits", rail.prefix);
-    if (sl_dpdk_frame_most(&rail) < FRAME_LEAST)
+    if (rail.prefix6 > PREFIX6_MOST)
+        return sl_fail(-EBADMSG, "a port has an IPv6 prefix of %u bits", rail.prefix6);
+    if (rail.ip6[0] == 0xff)
+        return sl_fail(-EBADMSG, "a port has the IPv6 address of a group");
+    if (!has_ip6 && !sl_dpdk_has_ip4(&address))
+        return sl_fail(-EBADMSG, "a port has no IP address");
+    if (sl_dpdk_frame_most(&rail) < (has_ip6 ? FRAME6_LEAST : FRAME_LEAST))
         return sl_fail(-EBADMSG,
                        "a port takes frames of %u bytes, which is too little for a packet",
                        sl_dpdk_frame_most(&rail));
@@ -52,12 +63,13 @@ int sl_dpdk_rail_info_check(const struct sl_mp_rail_info *info)
 
 struct sl_dpdk_address sl_dpdk_address_of(const struct sl_dpdk_rail_info *info)
 {
-    struct sl_dpdk_address out = {.prefix = info->prefix};
+    struct sl_dpdk_address out = {.prefix = info->prefix, .prefix6 = info->prefix6};
 
     memcpy(out.mac, info->mac, sizeof(out.mac));
     memcpy(out.ip, info->ip, sizeof(out.ip));
     memcpy(&out.udp_port, info->udp_port, sizeof(out.udp_port));
     memcpy(&out.segment, info->segment, sizeof(out.segment));
+    memcpy(out.ip6, info->ip6, sizeof(out.ip6));
     return out;
 }
 
@@ -71,7 +83,12 @@ void sl_dpdk_rail_describe(const struct sl_mp_rail *base, struct sl_mp_rail_info
     const struct sl_dpdk_rail *rail = (const struct sl_dpdk_rail *)base;
     const struct sl_dpdk_address *address = &rail->info.address;
     struct sl_dpdk_rail_info info = {
-        .prefix = address->prefix, .usable = base->usable, .speed = log_of(rail->info.speed)};
+        .prefix = address->prefix,
+        .prefix6 = address->prefix6,
+        .usable = base->usable,
+        .speed = log_of(rail->info.speed),
+        .gateways = (uint8_t)((rail->info.has_gateway ? SL_DPDK_GATEWAY_4 : 0) |
+                              (rail->info.has_gateway6 ? SL_DPDK_GATEWAY_6 : 0))};
     uint16_t frame_most =
         rail->info.frame_most > UINT16_MAX ? UINT16_MAX : (uint16_t)rail->info.frame_most;
 
@@ -79,23 +96,90 @@ void sl_dpdk_rail_describe(const struct sl_mp_rail *base, struct sl_mp_rail_info
     memcpy(info.ip, address->ip, sizeof(info.ip));
     memcpy(info.udp_port, &address->udp_port, sizeof(info.udp_port));
     memcpy(info.segment, &address->segment, sizeof(info.segment));
+    memcpy(info.ip6, address->ip6, sizeof(info.ip6));
     memcpy(info.frame_most, &frame_most, sizeof(info.frame_most));
     memcpy(out, &info, sizeof(info));
 }
 
-static bool same_subnet(const struct sl_dpdk_address *a, const struct sl_dpdk_address *b)
-{
-    uint32_t bits = a->prefix < b->prefix ? a->prefix : b->prefix, mask, x, y;
+/* ---- the way to a peer's port ---- */
 
-    memcpy(&x, a->ip, sizeof(x));
-    memcpy(&y, b->ip, sizeof(y));
-    mask = bits == 0 ? 0 : __builtin_bswap32(UINT32_MAX << (32 - bits));
-    return ((x ^ y) & mask) == 0;
+/* What addresses of one family say. */
+static enum sl_mp_reach reach_of(bool is_link_local, bool is_theirs, bool is_one_subnet)
+{
+    if (is_link_local || is_theirs)
+        return is_link_local && is_theirs ? SL_MP_REACH_UNKNOWN : SL_MP_REACH_NEVER;
+    return is_one_subnet ? SL_MP_REACH_DIRECT : SL_MP_REACH_ROUTED;
 }
 
-static bool is_link_local(const struct sl_dpdk_address *address)
+static unsigned less(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+static bool is_local4(const struct sl_dpdk_address *address)
 {
     return address->ip[0] == 169 && address->ip[1] == 254;
+}
+
+static enum sl_mp_reach reach4(const struct sl_dpdk_address *a, const struct sl_dpdk_address *b)
+{
+    if (!sl_dpdk_has_ip4(a) || !sl_dpdk_has_ip4(b))
+        return SL_MP_REACH_NEVER;
+    return reach_of(is_local4(a), is_local4(b),
+                    sl_dpdk_same_subnet(a->ip, b->ip, less(a->prefix, b->prefix)));
+}
+
+/* fe80::/10 */
+static bool is_local6(const struct sl_dpdk_address *address)
+{
+    return address->ip6[0] == 0xfe && (address->ip6[1] & 0xc0) == 0x80;
+}
+
+static enum sl_mp_reach reach6(const struct sl_dpdk_address *a, const struct sl_dpdk_address *b)
+{
+    if (!sl_dpdk_has_ip6(a) || !sl_dpdk_has_ip6(b))
+        return SL_MP_REACH_NEVER;
+    return reach_of(is_local6(a), is_local6(b),
+                    sl_dpdk_same_subnet(a->ip6, b->ip6, less(a->prefix6, b->prefix6)));
+}
+
+/* How good that is: a router is known to be there where both ends name one. */
+static unsigned worth(enum sl_mp_reach reach, bool has_gateways)
+{
+    switch (reach) {
+    case SL_MP_REACH_DIRECT: return 4;
+    case SL_MP_REACH_ROUTED: return has_gateways ? 3 : 1;
+    case SL_MP_REACH_UNKNOWN: return 2;
+    case SL_MP_REACH_NEVER: break;
+    }
+    return 0;
+}
+
+/* IPv4 where both are as good, as its headers are shorter. What each end asks is the same in both
+ * directions, so both come to the same answer. */
+static bool is_better_by_ip6(const struct sl_dpdk_rail *rail, const struct sl_dpdk_rail_info *info,
+                             const struct sl_dpdk_address *theirs)
+{
+    const struct sl_dpdk_address *ours = &rail->info.address;
+    bool gateways4 = rail->info.has_gateway && (info->gateways & SL_DPDK_GATEWAY_4) != 0;
+    bool gateways6 = rail->info.has_gateway6 && (info->gateways & SL_DPDK_GATEWAY_6) != 0;
+
+    return worth(reach6(ours, theirs), gateways6) > worth(reach4(ours, theirs), gateways4);
+}
+
+struct sl_dpdk_address sl_dpdk_rail_towards(const struct sl_dpdk_rail *rail,
+                                            const struct sl_dpdk_rail_info *info)
+{
+    struct sl_dpdk_address out = sl_dpdk_address_of(info);
+
+    if (is_better_by_ip6(rail, info, &out)) {
+        memset(out.ip, 0, sizeof(out.ip));
+        out.prefix = 0;
+    } else if (sl_dpdk_has_ip4(&out)) {
+        memset(out.ip6, 0, sizeof(out.ip6));
+        out.prefix6 = 0;
+    }
+    return out;
 }
 
 enum sl_mp_reach sl_dpdk_rail_reach(const struct sl_dpdk_rail *rail,
@@ -104,15 +188,17 @@ enum sl_mp_reach sl_dpdk_rail_reach(const struct sl_dpdk_rail *rail,
     struct sl_dpdk_rail_info info = sl_dpdk_rail_info_of(remote);
     struct sl_dpdk_address theirs = sl_dpdk_address_of(&info);
     const struct sl_dpdk_address *ours = &rail->info.address;
+    enum sl_mp_reach reach =
+        is_better_by_ip6(rail, &info, &theirs) ? reach6(ours, &theirs) : reach4(ours, &theirs);
 
     if (memcmp(ours->mac, theirs.mac, sizeof(ours->mac)) == 0)
         return SL_MP_REACH_NEVER; /* it is that port, which hears others alone */
-    if (ours->segment != 0 && theirs.segment != 0)
-        return ours->segment == theirs.segment ? SL_MP_REACH_DIRECT : SL_MP_REACH_NEVER;
-    if (is_link_local(ours) || is_link_local(&theirs))
-        return is_link_local(ours) && is_link_local(&theirs) ? SL_MP_REACH_UNKNOWN
-                                                             : SL_MP_REACH_NEVER;
-    return same_subnet(ours, &theirs) ? SL_MP_REACH_DIRECT : SL_MP_REACH_ROUTED;
+    if (ours->segment == 0 || theirs.segment == 0)
+        return reach;
+    if (!(sl_dpdk_has_ip4(ours) && sl_dpdk_has_ip4(&theirs)) &&
+        !(sl_dpdk_has_ip6(ours) && sl_dpdk_has_ip6(&theirs)))
+        return SL_MP_REACH_NEVER;
+    return ours->segment == theirs.segment ? SL_MP_REACH_DIRECT : SL_MP_REACH_NEVER;
 }
 
 /* ---- its link ---- */

@@ -35,6 +35,10 @@ struct sl_dpdk_rail {
     struct sl_dpdk_buffers buffers;
 };
 
+/* struct sl_dpdk_rail_info.gateways */
+#define SL_DPDK_GATEWAY_4 1u
+#define SL_DPDK_GATEWAY_6 2u
+
 /* A rail as its owner describes it: struct sl_mp_rail_info. */
 struct sl_dpdk_rail_info {
     uint8_t mac[6], ip[4], prefix, prefix6;
@@ -42,7 +46,7 @@ struct sl_dpdk_rail_info {
     uint8_t usable;
     uint8_t frame_most[2]; /* bytes of the largest frame, Ethernet header included */
     uint8_t speed;         /* binary logarithm of bytes per second; 0: unknown */
-    uint8_t gateways;      /* SL_DPDK_GATEWAY_4, _6: it has one of that family */
+    uint8_t gateways;      /* that it has, of which families: the bits above */
     uint8_t keys;          /* struct sl_mp_rail_info's */
     uint8_t still_more[2];
 };
@@ -51,6 +55,10 @@ struct sl_dpdk_rail_info sl_dpdk_rail_info_of(const struct sl_mp_rail_info *info
 /* -EBADMSG: what a peer says of a rail makes no sense. */
 int sl_dpdk_rail_info_check(const struct sl_mp_rail_info *info);
 struct sl_dpdk_address sl_dpdk_address_of(const struct sl_dpdk_rail_info *info);
+/* The peer's address with the IP address alone by which the rail reaches it best, if any: both ends
+ * come to the same family. */
+struct sl_dpdk_address sl_dpdk_rail_towards(const struct sl_dpdk_rail *rail,
+                                            const struct sl_dpdk_rail_info *info);
 static inline uint32_t sl_dpdk_frame_most(const struct sl_dpdk_rail_info *info)
 {
     return info->frame_most[0] | (uint32_t)info->frame_most[1] << 8;

@@ -104,6 +104,13 @@ void sl_dpdk_route_choose(struct sl_dpdk_lane *lane)
              sl_ep_peer_name(&path->conn->base), sl_dpdk_lane_port(lane), lane->route_count - 1);
 }
 
+/* The label of which the source port follows: of the first route that of the lane, and the others
+ * differ from it as their source ports do. */
+static uint32_t label_of(const struct sl_dpdk_lane *lane, uint16_t source_port)
+{
+    return lane->label ^ (uint32_t)(source_port ^ sl_mp_udp_sport(lane->label));
+}
+
 int sl_dpdk_route_make(struct sl_dpdk_lane *lane, unsigned i)
 {
     struct sl_dpdk_route *route = &lane->routes[i % SL_DP_ROUTES_MAX];
@@ -112,6 +119,8 @@ int sl_dpdk_route_make(struct sl_dpdk_lane *lane, unsigned i)
                                (uint8_t)config->traffic_class, &route->way);
 
     route->is_made = err == 0;
+    if (err == 0)
+        sl_dpdk_way_label(&route->way, label_of(lane, route->source_port));
     return err;
 }
 
@@ -129,7 +138,7 @@ unsigned sl_dpdk_route_count(const struct sl_mp_path *path)
 void sl_dpdk_route_tell(const struct sl_mp_path *path, unsigned route, struct sl_state_path *out)
 {
     const struct sl_dpdk_lane *lane = (const struct sl_dpdk_lane *)path;
-    const uint8_t *ip = lane->remote.ip;
+    char text[SL_DPDK_ADDRESS_TEXT];
     struct sl_dp_route_stats stats;
 
     sl_dp_route_stats(lane->flow, route, &stats);
@@ -141,8 +150,8 @@ void sl_dpdk_route_tell(const struct sl_mp_path *path, unsigned route, struct sl
     out->source_port = lane->routes[route].source_port;
     out->weight = stats.weight;
     out->is_avoided = stats.is_avoided;
-    snprintf(out->name, sizeof(out->name), "%.70s:%u/%u > %u.%u.%u.%u", path->rail->name,
-             out->source_port, route, ip[0], ip[1], ip[2], ip[3]);
+    snprintf(out->name, sizeof(out->name), "%.70s:%u/%u > %s", path->rail->name, out->source_port,
+             route, sl_dpdk_address_text(&lane->remote, text));
     snprintf(out->state, sizeof(out->state), "%s", stats.is_up ? "up" : "down");
     if (stats.failures > 0)
         snprintf(out->why, sizeof(out->why), "given up: it lost all, or far more than others");

@@ -196,6 +196,8 @@ static void tell_frame(struct sl_dpdk_lane *lane, const struct sl_dpdk_told *tol
 /* Passes on one thing; the lane may be gone when it returns. The failure comes last. */
 static void tell_one(struct sl_dpdk_lane *lane)
 {
+    char text[SL_DPDK_ADDRESS_TEXT];
+
     if (lane->has_retired) {
         lane->has_retired = false;
         sl_mp_retired(&lane->base, lane->retired, lane->rail->iface->engine.now_ns);
@@ -212,9 +214,8 @@ static void tell_one(struct sl_dpdk_lane *lane)
         lane->is_telling = false;
         sl_list_remove(&lane->telling);
         if (lane->has_failed)
-            sl_mp_failed(&lane->base, 0, "%s (UDP source port %u to %u.%u.%u.%u)", lane->why,
-                         sl_dpdk_lane_port(lane), lane->remote.ip[0], lane->remote.ip[1],
-                         lane->remote.ip[2], lane->remote.ip[3]);
+            sl_mp_failed(&lane->base, 0, "%s (UDP source port %u to %s)", lane->why,
+                         sl_dpdk_lane_port(lane), sl_dpdk_address_text(&lane->remote, text));
         lane->has_failed = false;
     }
 }
