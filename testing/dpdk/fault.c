@@ -6,6 +6,7 @@
 
 #define ETHER_HEAD 14
 #define IPV4_HEAD 20
+#define IPV6_HEAD 40
 #define UDP_HEAD 8
 #define ROUTE_AT 2 /* in the header of dpdk/proto/wire.h */
 
@@ -20,9 +21,18 @@ static bool is_ipv4(const struct sl_fabric_frame *frame)
            frame->bytes[ETHER_HEAD] >> 4 == 4;
 }
 
+static bool is_ipv6(const struct sl_fabric_frame *frame)
+{
+    return frame->len >= ETHER_HEAD + IPV6_HEAD && be16(frame->bytes + 12) == 0x86dd &&
+           frame->bytes[ETHER_HEAD] >> 4 == 6;
+}
+
 /* The UDP header of a frame; NULL: none. */
 static const uint8_t *udp_of(const struct sl_fabric_frame *frame)
 {
+    if (is_ipv6(frame) && frame->bytes[ETHER_HEAD + 6] == 17 &&
+        frame->len >= ETHER_HEAD + IPV6_HEAD + UDP_HEAD)
+        return frame->bytes + ETHER_HEAD + IPV6_HEAD;
     if (!is_ipv4(frame) || frame->bytes[ETHER_HEAD + 9] != 17)
         return NULL;
     uint32_t at = ETHER_HEAD + 4u * (frame->bytes[ETHER_HEAD] & 15);
@@ -93,11 +103,25 @@ static void set_traffic_class(uint8_t *ip, uint8_t value)
     ip[11] = (uint8_t)sum;
 }
 
+/* The class lies across two bytes, and no checksum is over it. */
+static bool mark_ipv6(uint8_t *ip)
+{
+    unsigned ecn = ip[1] >> 4 & 3;
+
+    if (ecn == 0 || ecn == 3)
+        return false;
+    ip[1] |= 3 << 4;
+    return true;
+}
+
 bool sl_fault_mark(struct sl_fabric_frame *frame)
 {
+    uint8_t *ip = frame->bytes + ETHER_HEAD;
+
+    if (is_ipv6(frame))
+        return mark_ipv6(ip);
     if (!is_ipv4(frame))
         return false;
-    uint8_t *ip = frame->bytes + ETHER_HEAD;
     unsigned ecn = ip[1] & 3;
     if (ecn == 0 || ecn == 3)
         return false;

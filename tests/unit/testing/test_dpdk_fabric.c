@@ -3,6 +3,7 @@
 #include "testing/dpdk/fabric.h"
 
 #include "core/err.h"
+#include "testing/dpdk/fault.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -280,6 +281,25 @@ static void the_phantom_queue_marks_who_understands_marks_while_the_real_one_is_
     assert_int_equal(sent[20].ecn, 2);
 }
 
+/* The class is across two bytes, and what is beside it stays. */
+static void packets_of_ipv6_are_marked_and_named_by_their_source_port(void **state)
+{
+    uint8_t bytes[14 + 40 + 8] = {[12] = 0x86, 0xdd,      0x66,        0x2a,
+                                  0xbc,        [20] = 17, [54] = 0x13, 0x88};
+    struct sl_fabric_frame frame = {.bytes = bytes, .len = sizeof(bytes)};
+
+    assert_true(sl_fault_mark(&frame));
+    assert_int_equal(bytes[14], 0x66);
+    assert_int_equal(bytes[15], 0x3a);
+    assert_false(sl_fault_mark(&frame)); /* it is already */
+    bytes[15] = 0x0a;
+    assert_false(sl_fault_mark(&frame)); /* cannot be marked */
+    do_line("cut sport=5000");
+    assert_true(sl_fault_draw(&fabric, &frame).lost);
+    bytes[55] = 0x89;
+    assert_false(sl_fault_draw(&fabric, &frame).lost);
+}
+
 static void losses_duplicates_and_damage_come_as_often_as_asked(void **state)
 {
     all_known();
@@ -490,6 +510,7 @@ int main(void)
         CASE(a_shaped_port_sends_at_its_rate_and_loses_what_its_queue_does_not_hold),
         CASE(short_frames_tell_how_long_the_queue_was_and_all_how_late_they_left),
         CASE(the_phantom_queue_marks_who_understands_marks_while_the_real_one_is_short),
+        CASE(packets_of_ipv6_are_marked_and_named_by_their_source_port),
         CASE(losses_duplicates_and_damage_come_as_often_as_asked),
         CASE(one_seed_gives_the_same_faults_again),
         CASE(late_frames_are_overtaken_and_delayed_ones_keep_their_order),
