@@ -54,6 +54,36 @@ others_leave_the_program() {
     return "$status"
 }
 
+# routed: two ranks in two subnets of IPv6, and a router between them that is the kernel's own stack: it asks for the ranks' MACs, and
+# answers theirs.
+routed() {
+    local i ranks=() status=0
+    veth_hosts 2 1500 || { echo "$veth_why"; return 1; }
+    for i in 0 1; do
+        veth_link "$i" six0 2 "six$i" 1500 || return 1
+        veth_in 2 sh -c "echo 0 >/proc/sys/net/ipv6/conf/six$i/disable_ipv6" || return 1
+        veth_in 2 ip -6 addr add "fd00:7$i::1/64" dev "six$i" nodad || return 1
+    done
+    veth_in 2 sh -c 'echo 1 >/proc/sys/net/ipv6/conf/all/forwarding' || return 1
+    for i in 0 1; do
+        SLUICE_RANK=$i SLUICE_SIZE=2 SLUICE_JOB=routed-$$ SLUICE_SECRET=known-to-ranks-of-this-run SLUICE_TRANSPORT=dpdk \
+            SLUICE_MODULES_DIR=$build/dpdk SLUICE_ROOT=10.79.0.1:7715 SLUICE_INTERFACE=ctl0 \
+            SLUICE_DPDK_PORTS="net_af_packet0,iface=six0@ip=fd00:7$i::2/64@gw=fd00:7$i::1" \
+            timeout 30 nsenter --target "${veth_pids[i]}" --net -- "$build/tools/bench/sluice-bench" -b 8 -e 1M -f 16 -i 3 -c 1 &
+        ranks+=($!)
+    done
+    for i in 0 1; do wait "${ranks[i]}" || status=1; done
+    for i in 0 1; do
+        veth_in 2 ip -6 neigh show dev "six$i" | tee /dev/stderr | grep -q "^fd00:7$i::2 lladdr $(veth_in "$i" cat /sys/class/net/six0/address)" ||
+            { echo "the router has no MAC of rank $i"; status=1; }
+    done 2>&1
+    veth_down
+    return "$status"
+}
+
+# over_ipv6: as ranks_over, the ports having an address of IPv6 alone.
+over_ipv6() { SLUICE_DPDK_PORTS="net_$1,iface=data0@ip=fd00:79::1%r/64" ranks_over "${1%0*}" 2; }
+
 veth_hosts 2 1500 || tap_skip_all "$veth_why"
 veth_down
 for wire in af_packet af_xdp; do
@@ -63,5 +93,8 @@ tap_case an_interface_that_a_process_drives_by_xdp_stays_its_own others_leave_th
 if [[ -e $build/dpdk/sluice-dpdk.so ]]; then
     tap_case two_ranks_over_af_xdp_add_up ranks_over af_xdp 2
     tap_case three_ranks_over_af_packet_and_a_bridge_add_up ranks_over af_packet 3
+    tap_case two_ranks_over_af_packet_and_ipv6_add_up over_ipv6 af_packet0
+    tap_case two_ranks_over_af_xdp_and_ipv6_add_up over_ipv6 af_xdp0
+    tap_case a_kernel_that_routes_ipv6_finds_ranks_and_is_found routed
 fi
 tap_done
