@@ -21,13 +21,15 @@ static const struct sl_config_row rows[] = {
         "DPDK_PORTS", ports, "", SL_DPDK_PORTS_BYTES, sl_dpdk_ports_check,
         "Ports to drive, separated by spaces: a PCI address, the name of a port, or a virtual "
         "device with its arguments (net_memif0,role=client,id=3), each with options behind @ "
-        "(@ip=10.1.0.2/24@gw=10.1.0.1@mtu=9000); mesh:DIR: one to each other rank of this host. "
-        "Empty: no port is touched, and there is no such transport."),
+        "(@ip=10.1.0.2/24@gw=10.1.0.1@mtu=9000; IPv6 in place of IPv4 or beside it: "
+        "@ip=fd00:1::2/64@gw=fe80::1); mesh:DIR: one to each other rank of this host. Empty: no "
+        "port is touched, and there is no such transport."),
     SL_MP_ROW_PATHS(
         "DPDK", paths_check,
         "Paths of each connection: LOCAL>REMOTE[/LABEL] by number of port in SLUICE_DPDK_PORTS, "
-        "with a label in hex from which the UDP source port follows, separated by commas. auto: "
-        "each port to one of the peer's on its wire, or in its subnet."),
+        "with a label in hex from which the UDP source port follows, and which is the flow label "
+        "of IPv6, separated by commas. auto: each port to one of the peer's on its wire, or in its "
+        "subnet."),
     SL_ROW_INT("DPDK_PATHS_PER_RAIL", mp.paths_per_rail, "0", "paths", 0, 16,
                "Paths between a pair of ports, each with a UDP source port, an order and a "
                "congestion window of its own. 0: one."),
