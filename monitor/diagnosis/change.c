@@ -19,7 +19,7 @@ void sl_change_begin(struct sl_change *change, double threshold)
 }
 
 /* log L(z). */
-static double bet(double z, double upper)
+static double bet(double z, double upper, double pauses)
 {
     double healthy, slow, square;
 
@@ -34,12 +34,13 @@ static double bet(double z, double upper)
     /* Above upper the bet stays as it is there: under f that has a third of what is bet at
      * upper. */
     slow = 1 / (z * (log(upper / LOWER) + 1.0 / 3));
+    healthy = (1 - pauses) * healthy + pauses * slow;
     return log(KEPT + (1 - KEPT) * slow / healthy);
 }
 
 void sl_change_step(struct sl_change *change, double z, double upper)
 {
-    double cap = change->threshold / LEAST_STEPS, gain = bet(z, upper);
+    double cap = change->threshold / LEAST_STEPS, gain = bet(z, upper, change->pauses);
 
     if (change->sum <= 0)
         change->begin = change->steps;

@@ -9,6 +9,9 @@
  *                                         a pause of 10 spreads comes once in 1,000 steps)
  *                                      g: uniform in log z from 2 to upper (any slowness)
  *
+ * Where peers pause more often than that (a share `pauses` of their steps), f is mixed with as much
+ * of g: a pause then counts log(1 / pauses) at most.
+ *
  * L grows with z, so its mean is at most 1 as well where healthy ranks are above z less often than
  * f says. The sum W = max(0, W + min(log L, cap)) is Page's CUSUM. Its alarm at W >= h comes, under
  * health, after exp(h) steps on average or later, whatever else the distribution is (G. Lorden,
@@ -32,6 +35,7 @@
 
 struct sl_change {
     double threshold;      /* h */
+    double pauses;         /* of healthy steps: the share of long ones; 0 after sl_change_begin() */
     double sum;            /* W */
     double most;           /* that W was */
     uint32_t steps;        /* seen */

@@ -16,6 +16,8 @@
 #define SPREADS 4.0     /* between healthy members */
 #define HISTORY_MIN 20  /* steps, to compare a rank with itself */
 #define OWN_MARGIN 0.05 /* of its own history */
+#define PAUSE 20.0      /* spreads: Student's density has one in 7,000 steps beyond */
+#define UNSTEADY 5      /* a pause in so many steps is none any more */
 #define SLOWEST 20.0    /* times: slower than that is a hang */
 #define NORMAL 1.4826   /* from a median of absolute values to a standard deviation */
 
@@ -34,9 +36,10 @@ struct judge {
 struct role {
     const uint32_t *members;
     uint32_t count;
-    double between; /* the spread of healthy members' medians */
-    double memory;  /* what a step inherits from the one before, 0 to 0.95 */
-    double within;  /* the spread of steps of one member, without that */
+    double between;         /* the spread of healthy members' medians */
+    double memory;          /* what a step inherits from the one before, 0 to 0.95 */
+    double within;          /* the spread of steps of one member, without that */
+    uint64_t steps, pauses; /* of all members but unsteady ones, and how many of them are long */
 };
 
 /* ---- medians ---- */
@@ -219,6 +222,35 @@ static double spread_of(const struct judge *judge, uint32_t rank, double memory)
     return fmax(SPREAD_MIN, NORMAL * sl_median(judge->scratch, count));
 }
 
+/* Steps of a member that are far above those around them; how many it has of all in *steps. One
+ * that pauses in many of them is none to learn from. */
+static uint32_t pauses_of(const struct judge *judge, const struct role *role, uint32_t rank,
+                          uint32_t *steps)
+{
+    const double *list = around(judge, rank);
+    uint32_t pauses = 0;
+
+    *steps = 0;
+    for (uint32_t i = 1; i < judge->table->step_count; i++) {
+        double news = list[i] - role->memory * list[i - 1];
+
+        *steps += isnan(news) ? 0 : 1;
+        pauses += news > PAUSE * role->within;
+    }
+    if (pauses <= *steps / UNSTEADY)
+        return pauses;
+    *steps = 0;
+    return 0;
+}
+
+/* The share of long steps among those of the others. */
+static double pauses_beside(const struct judge *judge, const struct role *role, uint32_t rank)
+{
+    uint32_t steps, own = pauses_of(judge, role, rank, &steps);
+
+    return role->steps > steps ? (double)(role->pauses - own) / (double)(role->steps - steps) : 0;
+}
+
 static void measure(const struct judge *judge, struct role *role)
 {
     double *list = judge->scratch + judge->table->step_count;
@@ -234,6 +266,12 @@ static void measure(const struct judge *judge, struct role *role)
     for (uint32_t k = 0; k < role->count; k++)
         list[k] = spread_of(judge, role->members[k], role->memory);
     role->within = fmax(SPREAD_MIN, sl_median(list, role->count));
+    for (uint32_t k = 0; k < role->count; k++) {
+        uint32_t steps;
+
+        role->pauses += pauses_of(judge, role, role->members[k], &steps);
+        role->steps += steps;
+    }
 }
 
 /* Tests a rank's steps beyond `base`. */
@@ -245,6 +283,7 @@ static void test(const struct judge *judge, const struct role *role, uint32_t ra
     double before = 0;
 
     sl_change_begin(change, judge->threshold);
+    change->pauses = pauses_beside(judge, role, rank);
     for (uint32_t i = 0; i < judge->table->step_count; i++) {
         double beyond = row[i] - base;
 
@@ -373,21 +412,27 @@ static void find_small(const struct judge *judge, bool *is_small)
 /* Roles lie together after it, and in each its populations. */
 static int prepare(struct judge *judge, bool *is_small)
 {
+    int err;
+
     sort_ranks(judge);
     find_small(judge, is_small);
     take_common_off(judge, is_small);
     for (uint32_t first = 0, end; first < judge->count; first = end) {
         uint32_t *members = judge->order + first;
-        int err;
 
         end = end_of(judge, first, false);
-        if (is_small[members[0]])
-            continue;
-        take_step_off(judge, members, end - first);
-        err = sl_population_find(judge->table, members, end - first, judge->groups);
-        if (err != 0)
-            return err;
+        if (!is_small[members[0]])
+            take_step_off(judge, members, end - first);
     }
+    err = sl_sequences_take_deviations_off(judge->table, judge->order, judge->count);
+    for (uint32_t first = 0, end; err == 0 && first < judge->count; first = end) {
+        end = end_of(judge, first, false);
+        if (!is_small[judge->order[first]])
+            err =
+                sl_population_find(judge->table, judge->order + first, end - first, judge->groups);
+    }
+    if (err != 0)
+        return err;
     if (sl_population_agree(judge->table, judge->order, judge->count, judge->groups) != 0)
         return -ENOMEM;
     sort_ranks(judge);

@@ -128,6 +128,32 @@ static void take_foretold_off(struct sl_peers_table *table, const struct place *
     }
 }
 
+/* ---- more than two ---- */
+
+/* Of all ranks of a replica their median deviation. room: a row a rank, and more for one. */
+static void take_median_off(struct sl_peers_table *table, const struct place *list, uint32_t count,
+                            double *scratch)
+{
+    uint32_t steps = table->step_count;
+    double *rows = scratch + 3 * (size_t)steps;
+
+    for (uint32_t i = 0; i < count; i++) {
+        deviations(table, list[i].rank, scratch);
+        memcpy(rows + (size_t)i * steps, scratch, steps * sizeof(*scratch));
+    }
+    for (uint32_t step = 0; step < steps; step++) {
+        uint32_t known = 0;
+        double common;
+
+        for (uint32_t i = 0; i < count; i++)
+            if (!isnan(rows[(size_t)i * steps + step]))
+                scratch[known++] = rows[(size_t)i * steps + step];
+        common = known > 2 ? sl_median(scratch, known) : 0;
+        for (uint32_t i = 0; i < count; i++)
+            row_of(table, list[i].rank)[step] -= common;
+    }
+}
+
 /* ---- all of a replica ---- */
 
 static void take_off(struct sl_peers_table *table, const struct place *list, uint32_t count,
@@ -157,8 +183,8 @@ static uint32_t end_of_replica(const struct place *list, uint32_t first, uint32_
     return end;
 }
 
-static void take_all_off(struct sl_peers_table *table, const struct place *list, uint32_t count,
-                         double *scratch)
+static void take_deviations_off(struct sl_peers_table *table, const struct place *list,
+                                uint32_t count, double *scratch)
 {
     struct slope slope = {0};
 
@@ -169,13 +195,28 @@ static void take_all_off(struct sl_peers_table *table, const struct place *list,
     }
     for (uint32_t first = 0, end; first < count; first = end) {
         end = end_of_replica(list, first, count);
-        if (end - first == 2 && list[first].role != list[first + 1].role && slope.both > 0)
+        if (roles_of(list + first, end - first) > 2)
+            take_median_off(table, list + first, end - first, scratch);
+        else if (end - first == 2 && list[first].role != list[first + 1].role && slope.both > 0)
             take_foretold_off(table, list + first, slope.both / slope.square, scratch);
+    }
+}
+
+static void take_all_off(struct sl_peers_table *table, const struct place *list, uint32_t count,
+                         double *scratch)
+{
+    for (uint32_t first = 0, end; first < count; first = end) {
+        end = end_of_replica(list, first, count);
         take_off(table, list + first, end - first, scratch);
     }
 }
 
-int sl_sequences_take_off(struct sl_peers_table *table, const uint32_t *members, uint32_t count)
+typedef void sequences_work(struct sl_peers_table *table, const struct place *list, uint32_t count,
+                            double *scratch);
+
+/* On members of known replicas, replica after replica. */
+static int by_replicas(struct sl_peers_table *table, const uint32_t *members, uint32_t count,
+                       sequences_work *work)
 {
     struct place *list;
     double *scratch;
@@ -185,7 +226,7 @@ int sl_sequences_take_off(struct sl_peers_table *table, const uint32_t *members,
         return 0;
     list = reallocarray(NULL, count + 1, sizeof(*list));
     scratch =
-        reallocarray(NULL, (size_t)count + 3 * (size_t)table->step_count + 1, sizeof(*scratch));
+        reallocarray(NULL, (size_t)count + 4, ((size_t)table->step_count + 1) * sizeof(*scratch));
     if (list == NULL || scratch == NULL) {
         free(list);
         free(scratch);
@@ -197,8 +238,19 @@ int sl_sequences_take_off(struct sl_peers_table *table, const uint32_t *members,
                                            .rank = members[i],
                                            .role = table->roles[members[i]]};
     qsort(list, known, sizeof(*list), by_replica);
-    take_all_off(table, list, known, scratch);
+    work(table, list, known, scratch);
     free(list);
     free(scratch);
     return 0;
+}
+
+int sl_sequences_take_deviations_off(struct sl_peers_table *table, const uint32_t *members,
+                                     uint32_t count)
+{
+    return by_replicas(table, members, count, take_deviations_off);
+}
+
+int sl_sequences_take_off(struct sl_peers_table *table, const uint32_t *members, uint32_t count)
+{
+    return by_replicas(table, members, count, take_all_off);
 }

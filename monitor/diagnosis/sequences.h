@@ -5,6 +5,13 @@
 
 #include "monitor/diagnosis/peers.h"
 
+/* Takes off by how much all stages of a replica deviate alike from the steps around, so that what
+ * lasts can be seen: kinds of hardware, faults. Of two stages each has that taken off which the
+ * other foretells. The table holds logarithms of which the step's median was taken off. 0 or
+ * -ENOMEM. */
+int sl_sequences_take_deviations_off(struct sl_peers_table *table, const uint32_t *members,
+                                     uint32_t count);
+
 /* Takes off what all stages of a replica have in common in each step. 0 or -ENOMEM. */
 int sl_sequences_take_off(struct sl_peers_table *table, const uint32_t *members, uint32_t count);
 
