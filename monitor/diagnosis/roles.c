@@ -22,9 +22,26 @@ static bool vote(const struct sl_selftime_part *parts, size_t count, bool is_rou
     return votes * 2 > count;
 }
 
+/* How many ranks are before each one in its pipeline, where no source tells stages: a rank's
+ * messages go to a rank before it and to one behind it. In the order of ranks, as a stage's are
+ * higher than those of the one before. 0 where there are no messages. */
+static void find_stages(const struct sl_job *job, uint32_t *stages)
+{
+    for (uint32_t rank = 0; rank < job->rank_count; rank++) {
+        uint32_t before = SL_JOB_NONE;
+
+        stages[rank] = 0;
+        for (size_t i = job->first_op[rank]; i < job->first_op[rank + 1]; i++)
+            if (job->ops[i].peer < rank && (before == SL_JOB_NONE || job->ops[i].peer > before))
+                before = job->ops[i].peer;
+        if (before != SL_JOB_NONE)
+            stages[rank] = stages[before] + 1;
+    }
+}
+
 /* Sizes count where they are the same in most steps of all ranks, order and kinds in any case. */
 static bool name_roles(const struct sl_job *job, const struct sl_selftime_part *parts, size_t count,
-                       bool is_rough, struct sl_selftime *self)
+                       bool is_rough, const uint32_t *stages, struct sl_selftime *self)
 {
     for (size_t i = 0, next; i < count; i = next) {
         uint32_t rank = parts[i].rank;
@@ -38,8 +55,8 @@ static bool name_roles(const struct sl_job *job, const struct sl_selftime_part *
                 return false;
             hash = 0;
         }
-        self->roles[rank] =
-            sl_selftime_mix(sl_selftime_mix(sl_selftime_mix(hash, it->stage), it->tensor), 1);
+        hash = sl_selftime_mix(hash, it->stage != SL_JOB_NONE ? it->stage : stages[rank]);
+        self->roles[rank] = sl_selftime_mix(sl_selftime_mix(hash, it->tensor), 1);
     }
     return true;
 }
@@ -47,8 +64,10 @@ static bool name_roles(const struct sl_job *job, const struct sl_selftime_part *
 void sl_selftime_name_roles(const struct sl_job *job, const struct sl_selftime_part *parts,
                             size_t count, struct sl_selftime *self)
 {
-    if (!name_roles(job, parts, count, false, self))
-        name_roles(job, parts, count, true, self);
+    /* Replicas are found after roles: their room is free. */
+    find_stages(job, self->replicas);
+    if (!name_roles(job, parts, count, false, self->replicas, self))
+        name_roles(job, parts, count, true, self->replicas, self);
 }
 
 /* ---- replicas ---- */
