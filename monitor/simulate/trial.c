@@ -35,8 +35,9 @@ static bool is_slow_rank_identifiable(const struct sl_play_plan *plan)
     uint32_t kind = plan->second_kind > 0 ? peers / 2 : peers; /* of its hardware */
     double log_strength = log(fault->strength), spread = step_noise(plan);
 
-    /* With one stage they are what slowness is; with two, or with few replicas, a part is left. */
-    if (plan->stages == 1)
+    /* With one stage they are what slowness is, and slower hosts look like them; with two, or with
+     * few replicas, a part is left. */
+    if (plan->stages == 1 || plan->second_kind > 0)
         spread += plan->sequences;
     else if (plan->stages == 2 || plan->replicas < 8)
         spread += plan->sequences / 3;

@@ -10,7 +10,7 @@
  *     slow_rank      three ranks at least do the same, or it begins in mid-job (20 steps or more);
  *                    and it is slower by more than 10 % (5 % in mid-job) and four spreads of a
  *                    step's noise (and of longer sequences, where stages or replicas are too few to
- *                    tell these)
+ *                    tell these, or hosts of two kinds look like them)
  *     slow_sender, slow_receiver, slow_link    the rank's NIC sends to, or hears from, two others at
  *                    least, so that the three can be told apart
  *     slow_group     its leaf has two NICs at least that talk to other leaves

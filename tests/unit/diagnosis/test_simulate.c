@@ -178,6 +178,79 @@ static void healthy_ranks_accuse_nobody_for_days(void **state)
                 quiet.bound < 3.01 / quiet.node_days * 10000);
 }
 
+/* ---- seeds that found something ---- */
+
+static void seed_is(uint64_t seed, enum sl_verdict_class cls, double strength, struct sl_trial *out)
+{
+    struct sl_play_plan plan;
+
+    sl_play_draw(&plan, 64, seed);
+    if (cls != SL_VERDICT_NOT_HUNG)
+        assert_true(sl_play_draw_fault(&plan, cls, strength));
+    assert_int_equal(sl_trial_run(&plan, judge, out), 0);
+    assert_int_equal(out->wrong, 0);
+}
+
+/* Four healthy ranks were slow: hosts two calls ahead call while their GPUs compute. */
+static void seed_13_hosts_that_call_early(void **state)
+{
+    struct sl_trial trial;
+
+    (void)state;
+    seed_is(13, SL_VERDICT_NOT_HUNG, 1, &trial);
+    assert_true(trial.is_silent);
+}
+
+/* A GPU stopped, and the program was a deadlock by what hosts had called already. */
+static void seeds_18_33_35_calls_ahead_make_no_circle(void **state)
+{
+    static const uint64_t seeds[] = {18, 33, 35};
+    struct sl_trial trial;
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        seed_is(seeds[i], SL_VERDICT_GPU_STUCK, 1, &trial);
+        assert_true(trial.is_in_set);
+    }
+}
+
+/* A GPU stopped, and a link of 0.1 s was accused of a hang of 120. */
+static void seeds_2_25_some_link_is_always_the_slowest(void **state)
+{
+    struct sl_trial trial;
+
+    (void)state;
+    seed_is(2, SL_VERDICT_GPU_STUCK, 1, &trial);
+    assert_true(trial.is_in_set);
+    seed_is(25, SL_VERDICT_GPU_STUCK, 1, &trial);
+    assert_true(trial.is_in_set);
+}
+
+/* Two kinds of hosts: the slow rank was the widest gap, and none was found. */
+static void seeds_6_22_43_a_slow_rank_beside_two_kinds(void **state)
+{
+    static const uint64_t seeds[] = {6, 22, 43};
+    struct sl_trial trial;
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        seed_is(seeds[i], SL_VERDICT_SLOW_RANK, 1.5, &trial);
+        assert_true(trial.is_found);
+    }
+}
+
+/* One of two kinds became slow, the median of both jumped, and up to 15 others were accused. */
+static void seeds_26_271_a_median_of_two_kinds(void **state)
+{
+    struct sl_trial trial;
+
+    (void)state;
+    seed_is(26, SL_VERDICT_SLOW_RANK, 1.5, &trial);
+    assert_true(trial.is_found);
+    seed_is(271, SL_VERDICT_SLOW_RANK, 1.5, &trial);
+    assert_true(trial.is_found);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +262,11 @@ int main(void)
         cmocka_unit_test(a_rank_that_is_half_as_slow_again_is_found),
         cmocka_unit_test(healthy_jobs_accuse_nobody),
         cmocka_unit_test(healthy_ranks_accuse_nobody_for_days),
+        cmocka_unit_test(seed_13_hosts_that_call_early),
+        cmocka_unit_test(seeds_18_33_35_calls_ahead_make_no_circle),
+        cmocka_unit_test(seeds_2_25_some_link_is_always_the_slowest),
+        cmocka_unit_test(seeds_6_22_43_a_slow_rank_beside_two_kinds),
+        cmocka_unit_test(seeds_26_271_a_median_of_two_kinds),
     };
 
     return cmocka_run_group_tests_name("diagnosis_simulate", tests, NULL, NULL);
