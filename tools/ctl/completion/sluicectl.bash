@@ -25,10 +25,10 @@ _sluicectl() {
         mapfile -t COMPREPLY < <(compgen -d -- "$word")
         return
         ;;
-    --since | --by | --count | --stall | --at | --job | --false-isolations) return ;;
+    --since | --by | --count | --ranks | --seed | --fault | --strength | --strengths | --trials | --healthy | --stall | --at | --job | --false-isolations) return ;;
     esac
     case $command in
-    '') words='status ports ranks top events verdicts ack clear doctor replay diagnose explain graph paths --socket --file -o --help --version' ;;
+    '') words='status ports ranks top events verdicts ack clear doctor replay diagnose explain graph simulate paths --socket --file -o --help --version' ;;
     paths) words='show set clear load --json job= rank= peer= path= weight= avoid use label=' ;;
     top) words='--count --socket -o' ;;
     events) words='--since --follow --socket -o' ;;
@@ -45,6 +45,7 @@ _sluicectl() {
         [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W '--stall --at --bundle --job --false-isolations -o' -- "$word")
         return
         ;;
+    simulate) words='--ranks --seed --fault --strength --trials --strengths --healthy -o' ;;
     *) words='--socket -o' ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
