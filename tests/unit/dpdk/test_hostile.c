@@ -56,16 +56,16 @@ static void run(uint32_t messages, const char *what)
                  pair.end[0].failed, pair.end[1].failed);
 }
 
-static void attack(enum stranger_kind kind, unsigned seed)
+static void attack(enum sl_forge_kind kind, unsigned seed)
 {
-    const char *what = stranger_word(kind);
+    const char *what = sl_forge_word(kind);
     uint64_t thrown_before, sent_before = stranger.sent, resent_before, seen_before;
     struct sl_dpdk_way ways[2] = {pair.end[0].way, pair.end[1].way};
 
-    sl_rng_init(&stranger.rng, seed * 64 + kind);
+    sl_rng_init(&stranger.forge.rng, seed * 64 + kind);
     stranger.kind = kind;
     stranger.percent = 0;
-    stranger_forget(&stranger);
+    sl_forge_forget(&stranger.forge);
     assert_int_equal(live_renew(&pair), 0);
     run(WARM_MESSAGES, what);
     thrown_before = thrown();
@@ -81,7 +81,7 @@ static void attack(enum stranger_kind kind, unsigned seed)
     if (sent < seen / 4)
         fail_msg("%s: only %lu packets beside %lu", what, (unsigned long)sent, (unsigned long)seen);
     /* Copies are no lies; ARP is counted nowhere. All else is thrown away, each packet. */
-    if (came != (kind == STRANGER_DOUBLE || kind == STRANGER_ARP ? 0 : sent))
+    if (came != (kind == SL_FORGE_DOUBLE || kind == SL_FORGE_ARP_LIE ? 0 : sent))
         fail_msg("%s: %lu of %lu packets were thrown away", what, (unsigned long)came,
                  (unsigned long)sent);
     if (again > seen / 50)
@@ -98,8 +98,8 @@ static void whatever_a_stranger_sends_nothing_ends_nothing_is_added(void **state
 {
     (void)state;
     for (unsigned seed = 1; seed <= seeds; seed++) {
-        for (int kind = 0; kind < STRANGER_KINDS; kind++)
-            attack((enum stranger_kind)kind, seed);
+        for (int kind = 0; kind < SL_FORGE_KINDS; kind++)
+            attack((enum sl_forge_kind)kind, seed);
     }
 }
 
@@ -126,7 +126,7 @@ static void a_transfer_beside_a_stranger_has_nearly_its_speed(void **state)
     static const unsigned percents[] = {10, 100};
 
     (void)state;
-    stranger.kind = STRANGER_FIELDS;
+    stranger.kind = SL_FORGE_FIELDS;
     for (size_t i = 0; i < 2; i++) {
         double ratios[ROUNDS];
 
