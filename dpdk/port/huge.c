@@ -2,9 +2,11 @@
 /* Looks for huge pages that this process may take. */
 #include "dpdk/port/huge.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -48,11 +50,16 @@ static bool gets_one(void)
     return gets;
 }
 
+bool sl_dpdk_memory_policy_allowed(void)
+{
+    return syscall(SYS_get_mempolicy, NULL, NULL, 0, NULL, 0) == 0 || errno != EPERM;
+}
+
 bool sl_dpdk_huge_pages_free(uint64_t bytes)
 {
     struct rlimit addresses;
 
-    if (free_pages() * PAGE < bytes)
+    if (free_pages() * PAGE < bytes || !sl_dpdk_memory_policy_allowed())
         return false;
     if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY &&
         addresses.rlim_cur < RESERVED)

@@ -2,11 +2,14 @@
 /* DPDK's start, in children; what ports are, and those that cannot be opened. */
 #include "core/err.h"
 #include "core/log.h"
+#include "dpdk/port/huge.h"
 #include "dpdk/port/inside.h"
 #include "dpdk/port/ports.h"
 #include "tests/unit/dpdk/port_pair.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -15,7 +18,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -101,6 +107,31 @@ static void there_is_memory_for_many_ports(void **state)
 {
     (void)state;
     in_a_child(open_many);
+}
+
+/* As a container's filter of system calls has it. */
+static int forbid_memory_policies(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_get_mempolicy, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {SL_ARRAY_LEN(code), code};
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+        return 1;
+    if (sl_dpdk_memory_policy_allowed() || sl_dpdk_huge_pages_free(0))
+        return 2;
+    return open_list("net_null0") == 0 ? 0 : 3;
+}
+
+static void without_memory_policies_it_starts_without_huge_pages(void **state)
+{
+    (void)state;
+    in_a_child(forbid_memory_policies);
 }
 
 /* ---- what a port is ---- */
@@ -240,6 +271,7 @@ int main(void)
         cmocka_unit_test(a_start_that_failed_is_told_again_and_ends_nothing),
         cmocka_unit_test(a_program_that_has_started_dpdk_keeps_its_log),
         cmocka_unit_test(there_is_memory_for_many_ports),
+        cmocka_unit_test(without_memory_policies_it_starts_without_huge_pages),
         cmocka_unit_test(the_threads_affinity_and_signals_stay_as_they_were),
         cmocka_unit_test(a_port_tells_what_it_is),
         cmocka_unit_test(a_nic_is_on_a_wire_only_if_it_is_named),
