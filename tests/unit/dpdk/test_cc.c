@@ -204,6 +204,63 @@ static void swift_takes_losses_with_a_queue_for_the_end_of_the_queue(void **unus
     assert_int_equal(window, state.window);
 }
 
+/* ---- packets that left before a cut ---- */
+
+/* With a window of 100, and a queue below the target: a loss cuts it. */
+static void swift_cut_by_loss(void)
+{
+    swift_at(100);
+    for (unsigned i = 0; i < 50; i++)
+        one_answer(&sl_dp_swift, 65 * US, 65 * US, 100);
+    sl_dp_swift.loss(&state, 1, now_ns);
+    assert_in_range(state.window, 65 * ONE, 72 * ONE);
+}
+
+static void swift_waits_for_no_answer_to_what_was_lost(void **unused)
+{
+    uint32_t window;
+
+    swift_cut_by_loss();
+    sl_dp_swift.loss(&state, 60, now_ns); /* some 40 of those that left before are to come */
+    window = state.window;
+    for (unsigned i = 0; i < 35; i++)
+        one_answer(&sl_dp_swift, 90 * US, 90 * US, 68);
+    assert_int_equal(window, state.window);
+    for (unsigned i = 0; i < 25; i++)
+        one_answer(&sl_dp_swift, 90 * US, 90 * US, 68);
+    assert_true(state.window < window);
+}
+
+static void swift_hears_a_loss_once_they_are_all_answered(void **unused)
+{
+    uint32_t window;
+
+    swift_cut_by_loss();
+    for (unsigned i = 0; i < 2; i++) /* of more than are left of them */
+        round_trip(&sl_dp_swift, 65 * US, 0);
+    window = state.window;
+    sl_dp_swift.loss(&state, 1, now_ns);
+    assert_in_range(state.window, window * 6 / 10, window * 8 / 10);
+}
+
+static void swift_judges_no_round_by_what_left_before_it(void **unused)
+{
+    uint32_t window;
+
+    swift_at(100);
+    for (unsigned i = 0; i < 100; i++)
+        one_answer(&sl_dp_swift, 80 * US, 80 * US, 100);
+    window = state.window;
+    assert_in_range(window, 55 * ONE, 58 * ONE);
+    for (unsigned i = 0; i < 98; i++) /* without a queue */
+        one_answer(&sl_dp_swift, 12 * US, 12 * US, 99 - i);
+    for (unsigned i = 0; i < 60; i++)
+        one_answer(&sl_dp_swift, 80 * US, 80 * US, 57);
+    assert_true(state.window < window * 8 / 10);
+}
+
+/* ---- timeouts, pace and ways ---- */
+
 static void swift_halves_at_a_timeout_and_starts_again_at_the_second(void **unused)
 {
     swift_at(100);
@@ -416,6 +473,9 @@ int main(void)
         cmocka_unit_test(swift_does_not_answer_a_percent_of_loss),
         cmocka_unit_test(swift_answers_more_loss_by_its_share_and_keeps_two_packets),
         cmocka_unit_test(swift_takes_losses_with_a_queue_for_the_end_of_the_queue),
+        cmocka_unit_test(swift_waits_for_no_answer_to_what_was_lost),
+        cmocka_unit_test(swift_hears_a_loss_once_they_are_all_answered),
+        cmocka_unit_test(swift_judges_no_round_by_what_left_before_it),
         cmocka_unit_test(swift_halves_at_a_timeout_and_starts_again_at_the_second),
         cmocka_unit_test(swift_takes_back_a_timeout_when_an_end_was_away),
         cmocka_unit_test(swift_spaces_the_packets_of_a_small_window),

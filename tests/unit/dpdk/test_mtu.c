@@ -270,6 +270,21 @@ static void a_probe_is_answered_with_the_length_that_came(void **state)
     hand_stop(&hand);
 }
 
+static void an_answer_that_is_shorter_than_the_probe_shows_nothing(void **state)
+{
+    start(1, false);
+    hand_post(&hand, 1, 3000);
+    hand_run(&hand, 1000);
+    assert_int_equal(hand_last(&hand, SL_DP_PROBE, 0)->payload_len, 8900);
+    hand_probe_reply(&hand, 0, 1, 8899);
+    assert_int_equal(payload(), 1400);
+    assert_true(hand.flow->route[0].probe.is_out);
+    hand_probe_reply(&hand, 0, 1, 8900);
+    assert_int_equal(payload(), 8900);
+    assert_false(hand.flow->route[0].probe.is_out);
+    hand_stop(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +298,7 @@ int main(void)
         cmocka_unit_test(large_ones_that_are_lost_again_make_packets_small),
         cmocka_unit_test(larger_ones_are_tried_again_later),
         cmocka_unit_test(a_probe_is_answered_with_the_length_that_came),
+        cmocka_unit_test(an_answer_that_is_shorter_than_the_probe_shows_nothing),
     };
 
     return cmocka_run_group_tests_name("dpdk_mtu", tests, NULL, NULL);

@@ -504,6 +504,42 @@ static void no_answer_waits_where_the_owner_computes(void **state)
     hand_stop(&hand);
 }
 
+static void an_answer_without_a_checksum_is_dropped(void **state)
+{
+    struct sl_dp_head head = {.kind_version = SL_DP_ACK << 4 | SL_DP_VERSION,
+                              .flow = hand_ends.own_number,
+                              .secret = hand_ends.own_secret,
+                              .seq = 1,
+                              .imm = 1025};
+    struct sl_dp_ack ack = {.came = 1};
+    uint8_t packet[SL_DP_HEAD_BYTES + SL_DP_ACK_HEAD];
+
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 100);
+    sl_dp_head_seal(&head);
+    memcpy(packet, &head, sizeof(head));
+    memcpy(packet + sizeof(head), &ack, SL_DP_ACK_HEAD);
+    assert_true(sl_dp_flow_receive(hand.flow, packet, sizeof(packet), false, hand.now_ns));
+    assert_int_equal(hand.engine.dropped_bad, 1);
+    assert_int_equal(hand.retired, 0);
+    hand_ack(&hand, 0, 1, 0, 0, 1, 0);
+    assert_int_equal(hand.retired, 1);
+    hand_stop(&hand);
+}
+
+/* Something is under way when the peer breaks the rules: nothing wakes for that any more. */
+static void a_flow_that_has_failed_wants_nothing(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 100);
+    assert_true(sl_dp_engine_next(&hand.engine) < UINT64_MAX);
+    hand.refuses = true;
+    hand_data(&hand, head_of(0, LAST), 1, 100);
+    assert_int_equal(hand.failures, 1);
+    assert_true(sl_dp_engine_next(&hand.engine) == UINT64_MAX);
+    hand_stop(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +564,8 @@ int main(void)
         cmocka_unit_test(the_answer_to_a_frame_alone_waits_one_run_for_the_reply),
         cmocka_unit_test(no_answer_waits_for_a_second_packet_or_a_write),
         cmocka_unit_test(no_answer_waits_where_the_owner_computes),
+        cmocka_unit_test(an_answer_without_a_checksum_is_dropped),
+        cmocka_unit_test(a_flow_that_has_failed_wants_nothing),
     };
 
     return cmocka_run_group_tests_name("dpdk_receive", tests, NULL, NULL);

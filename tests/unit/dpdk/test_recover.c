@@ -365,6 +365,57 @@ static void an_answer_to_what_was_not_sent_is_dropped(void **state)
     hand_stop(&hand);
 }
 
+/* Messages of 60 packets, each answered by the last of them: nothing was in vain. */
+static void calm(unsigned messages)
+{
+    const struct sl_dp_flow *flow = hand.flow;
+
+    for (unsigned i = 0; i < messages; i++) {
+        hand_post(&hand, 9, 60000);
+        hand_ack(&hand, 0, flow->next, flow->route[0].sent - 1, flow->next - 1, flow->route[0].sent,
+                 0);
+    }
+}
+
+static void what_may_pass_another_becomes_less_again_after_calm(void **state)
+{
+    const struct sl_dp_route *route;
+
+    start(5, 1);
+    route = &hand.flow->route[0];
+    hand_ack(&hand, 0, 1, 4, 4, 4, 7); /* 2, 3 and 4: 1 is lost */
+    hand_run(&hand, 0);
+    hand_ack(&hand, 0, 5, 4, 4, 5, 0); /* but came late */
+    hand_ack(&hand, 0, 6, 6, 5, 7, 0); /* and again */
+    assert_int_equal(route->reorder, 6);
+    calm(68); /* 4,080 packets, and a few before */
+    assert_int_equal(route->reorder, 6);
+    calm(3);
+    assert_int_equal(route->reorder, 5);
+    calm(67); /* each step takes as many */
+    assert_int_equal(route->reorder, 5);
+    calm(3);
+    assert_int_equal(route->reorder, 4);
+    calm(210);
+    assert_int_equal(route->reorder, 3); /* and no less */
+    hand_stop(&hand);
+}
+
+static void timeouts_double_six_times_at_most(void **state)
+{
+    start(3, 1);
+    hand.engine.settings.rto_least_ns = HAND_MS;
+    hand.engine.settings.dead_ns = UINT64_C(1000000) * HAND_MS;
+    for (unsigned i = 0; i < 10; i++) {
+        uint64_t last_ns = hand.now_ns, wait_ns = HAND_MS << (i < 6 ? i : 6);
+
+        while (hand_cc_log.timeouts == i)
+            hand_run(&hand, 100000);
+        assert_in_range(hand.now_ns - last_ns, wait_ns - HAND_MS / 5, wait_ns + HAND_MS / 2);
+    }
+    hand_stop(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +436,8 @@ int main(void)
         cmocka_unit_test(the_congestion_control_hears_of_the_fabric_alone),
         cmocka_unit_test(an_end_that_was_stopped_for_long_changes_no_timeout_for_long),
         cmocka_unit_test(an_answer_to_what_was_not_sent_is_dropped),
+        cmocka_unit_test(what_may_pass_another_becomes_less_again_after_calm),
+        cmocka_unit_test(timeouts_double_six_times_at_most),
     };
 
     return cmocka_run_group_tests_name("dpdk_recover", tests, NULL, NULL);

@@ -250,6 +250,163 @@ static void given_up_again_soon_it_waits_longer(void **state)
     hand_stop(&hand);
 }
 
+/* It loses so much that it is given up now. */
+static void give_up(unsigned idx)
+{
+    unsigned downs = hand.downs;
+
+    hand.flow->route[idx].judged = 200;
+    hand.flow->route[idx].loss_ppm = 200000;
+    sl_dp_route_judge(hand.flow, &hand.flow->route[idx]);
+    assert_int_equal(hand.downs, downs + 1);
+}
+
+static void a_route_that_is_back_has_its_weight_and_no_history(void **state)
+{
+    struct sl_dp_route *route;
+    unsigned from;
+
+    start(2);
+    route = &hand.flow->route[0];
+    sl_dp_route_weight(hand.flow, 0, 25, false);
+    give_up(0);
+    route->timeouts = 3;
+    route->large_lost = 5;
+    route->is_probed = true;
+    for (unsigned i = 0; i < 3; i++)
+        sl_dp_route_answered(hand.flow, route);
+    assert_int_equal(hand.ups, 1);
+    assert_int_equal(route->weight, 25);
+    assert_int_equal(route->loss_ppm, 0);
+    assert_int_equal(route->judged, 0);
+    assert_int_equal(route->timeouts, 0);
+    assert_int_equal(route->large_lost, 0);
+    assert_false(route->is_probed);
+    from = hand.count;
+    hand_post(&hand, 1, 60000);
+    assert_in_range(by(0, from), 8, 16);
+    hand_stop(&hand);
+}
+
+/* Time goes on until a probe goes by that route, which is answered or not. */
+static void next_probe(unsigned route, bool is_answered)
+{
+    unsigned from = hand.count;
+    const struct hand_packet *probe = NULL;
+
+    for (unsigned i = 0; i < 4000 && probe == NULL; i++) {
+        hand_run(&hand, HAND_MS / 4);
+        probe = hand_last(&hand, SL_DP_PROBE, from);
+    }
+    assert_non_null(probe);
+    assert_int_equal(probe->route, route);
+    assert_int_equal(probe->payload_len, 1000); /* as DATA would be */
+    if (is_answered)
+        hand_probe_reply(&hand, route, probe->head.stamp, 1000);
+}
+
+static void answers_count_in_a_row_alone(void **state)
+{
+    start(2);
+    kill_first();
+    next_probe(0, true);
+    next_probe(0, true);
+    next_probe(0, false);
+    next_probe(0, true); /* the third, but one was missing */
+    assert_int_equal(hand.flow->route[0].answers, 1);
+    assert_int_equal(hand.ups, 0);
+    next_probe(0, true);
+    next_probe(0, true);
+    assert_int_equal(hand.ups, 1);
+    hand_stop(&hand);
+}
+
+/* The peer says that it has all that was sent. */
+static void answer_all(unsigned route)
+{
+    const struct sl_dp_flow *flow = hand.flow;
+
+    hand_ack(&hand, route, flow->next, flow->route[route].sent - 1, flow->next - 1,
+             flow->route[route].sent, 0);
+    assert_false(sl_dp_busy(flow));
+}
+
+static void probes_become_no_rarer_than_one_a_second(void **state)
+{
+    unsigned from;
+
+    start(2);
+    kill_first();
+    answer_all(1);
+    hand_idle(&hand, 20000 * HAND_MS, 10 * HAND_MS);
+    from = hand.count;
+    hand_idle(&hand, 10000 * HAND_MS, 10 * HAND_MS);
+    assert_in_range(hand_count(&hand, SL_DP_PROBE, from), 9, 11);
+    hand_stop(&hand);
+}
+
+static void of_several_that_were_given_up_each_is_probed_in_its_time(void **state)
+{
+    start(3);
+    give_up(1);
+    hand_idle(&hand, 5 * HAND_MS, HAND_MS / 4);
+    give_up(0);
+    hand_idle(&hand, 5 * HAND_MS + HAND_MS / 2, HAND_MS / 4);
+    assert_int_equal(hand_count(&hand, SL_DP_PROBE, 0), 1);
+    assert_int_equal(hand_last(&hand, SL_DP_PROBE, 0)->route, 1);
+    hand_idle(&hand, 5 * HAND_MS, HAND_MS / 4);
+    assert_int_equal(hand_count(&hand, SL_DP_PROBE, 0), 2);
+    assert_int_equal(hand_last(&hand, SL_DP_PROBE, 0)->route, 0);
+    hand_stop(&hand);
+}
+
+/* Until so many timeouts, while nothing by `dead` is answered. */
+static void until_timeouts(unsigned dead, unsigned timeouts)
+{
+    unsigned from = hand.count;
+
+    for (unsigned i = 0; i < 2000 && hand.flow->stats.timeouts < timeouts; i++) {
+        if (!sl_dp_busy(hand.flow))
+            hand_post(&hand, i, 16000);
+        hand_run(&hand, 100000);
+        if (hand.flow->stats.timeouts < timeouts)
+            answer_but(dead, from);
+        from = hand.count;
+    }
+    assert_int_equal(hand.flow->stats.timeouts, timeouts);
+}
+
+static void when_all_that_are_up_time_out_those_that_were_given_up_are_probed_at_once(void **state)
+{
+    const struct sl_dp_route *first;
+    uint64_t retry_ns;
+    unsigned from;
+
+    start(2);
+    first = &hand.flow->route[0];
+    kill_first();
+    answer_all(1);
+    hand_idle(&hand, 1000 * HAND_MS, HAND_MS);
+    assert_true(first->patience_ns > 100 * HAND_MS);
+    hand_post(&hand, 99, 8000);
+    from = hand.count;
+    until_timeouts(1, hand.flow->stats.timeouts + 1);
+    assert_int_equal(hand_last(&hand, SL_DP_PROBE, from)->route, 0);
+    assert_true(first->patience_ns == 20 * HAND_MS); /* the one before was not answered */
+    hand_stop(&hand);
+    /* Not while another one works. */
+    start(3);
+    first = &hand.flow->route[0];
+    kill_first();
+    answer_all(1);
+    hand_idle(&hand, 1000 * HAND_MS, HAND_MS);
+    retry_ns = first->retry_ns;
+    assert_true(retry_ns > hand.now_ns + 50 * HAND_MS);
+    until_timeouts(1, hand.flow->stats.timeouts + 1);
+    assert_true(first->retry_ns == retry_ns);
+    hand_stop(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +421,11 @@ int main(void)
         cmocka_unit_test(the_last_route_is_not_given_up),
         cmocka_unit_test(a_route_that_loses_much_more_than_the_others_is_given_up),
         cmocka_unit_test(given_up_again_soon_it_waits_longer),
+        cmocka_unit_test(a_route_that_is_back_has_its_weight_and_no_history),
+        cmocka_unit_test(answers_count_in_a_row_alone),
+        cmocka_unit_test(probes_become_no_rarer_than_one_a_second),
+        cmocka_unit_test(of_several_that_were_given_up_each_is_probed_in_its_time),
+        cmocka_unit_test(when_all_that_are_up_time_out_those_that_were_given_up_are_probed_at_once),
     };
 
     return cmocka_run_group_tests_name("dpdk_route", tests, NULL, NULL);

@@ -261,6 +261,41 @@ static void a_port_that_is_always_full_is_shared(void **state)
     hand_stop(&hand);
 }
 
+static void a_flow_that_is_closed_leaves_no_timer(void **state)
+{
+    struct sl_dp_ends ends = hand_ends;
+    struct sl_dp_flow *other;
+    unsigned sent;
+
+    hand_start(&hand, &hand_ends);
+    ends.own_number = 12;
+    assert_int_equal(sl_dp_flow_open(&hand.engine, &ends, &hand, &other), 0);
+    sl_dp_flow_post(other, true, 2, 0, hand.memory, 3000);
+    assert_true(sl_dp_engine_next(&hand.engine) < UINT64_MAX);
+    sl_dp_flow_close(other);
+    assert_true(sl_dp_engine_next(&hand.engine) == UINT64_MAX);
+    sent = hand.count;
+    hand_idle(&hand, 2000 * HAND_MS, HAND_MS);
+    assert_int_equal(hand.count, sent);
+    assert_int_equal(hand.failures, 0);
+    hand_stop(&hand);
+}
+
+/* However often it was sent, its last stamp is no proof. */
+static void repetitions_are_counted_up_to_255_and_never_forgotten(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 1000);
+    for (unsigned i = 0; i < 256; i++)
+        assert_int_equal(sl_dp_transmit(hand.flow, 0, 0, 0), 0);
+    assert_int_equal(hand.flow->stats.resent_packets, 256);
+    assert_int_equal(sl_dp_tx_at(hand.flow, 0)->repeats, 255);
+    hand_ack(&hand, 0, 1, 0, 0, 1, 0); /* the first transmission came */
+    assert_int_equal(hand.retired, 1);
+    assert_int_equal(hand.flow->route[0].high, 1);
+    hand_stop(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +311,8 @@ int main(void)
         cmocka_unit_test(no_message_leaves_early_that_depends_on_time_or_on_others),
         cmocka_unit_test(the_budget_of_a_run_is_kept_and_shared),
         cmocka_unit_test(a_port_that_is_always_full_is_shared),
+        cmocka_unit_test(a_flow_that_is_closed_leaves_no_timer),
+        cmocka_unit_test(repetitions_are_counted_up_to_255_and_never_forgotten),
     };
 
     return cmocka_run_group_tests_name("dpdk_send", tests, NULL, NULL);
