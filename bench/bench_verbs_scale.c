@@ -8,26 +8,21 @@
  *   usage: bench_verbs_scale DEVICES_A DEVICES_B N...
  *   DEVICES_x is SLUICE_VERBS_DEVICES of either interface; all other SLUICE_* apply.
  */
+#include "bench/scale.h"
 #include "core/clock.h"
-#include "core/config.h"
 #include "core/err.h"
-#include "core/transport.h"
 #include "multipath/conn.h"
 #include "multipath/fallback.h"
-#include "verbs/iface.h"
 #include "multipath/repair.h"
+#include "verbs/iface.h"
 #include "verbs/verbs.h"
-#include "lib/start.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define MESSAGE 64
 #define FLOOD 14 /* messages on each connection before a receive: less than its credits */
@@ -45,29 +40,12 @@ struct objects {
     unsigned long count[KINDS];
 };
 
-/* One of the two interfaces. */
-struct side {
-    struct sl_config config;
-    struct sl_worker worker;
-    struct sl_iface *iface;
-    struct sl_ep **eps;
-    struct sl_req *connects, *recvs, *sends;
-    struct sl_sink *sinks;
-    uint8_t *in;
-    uint8_t out[MESSAGE];
-};
-
 struct memory {
     unsigned long rss_kib, pin_kib, available_kib;
 };
 
-static unsigned long pending;
-
-static void die(const char *what)
-{
-    fprintf(stderr, "bench_verbs_scale: %s: %s\n", what, sluice_last_error());
-    exit(1);
-}
+static struct scale_side sides[2];
+static uint8_t *received[2], sent[2][MESSAGE]; /* received: a message of each endpoint */
 
 /* ---- what is counted ---- */
 
@@ -112,125 +90,33 @@ static void objects_print(const char *when, const struct objects *objects)
     fflush(stdout);
 }
 
-/* "Name:  123 kB" */
-static unsigned long field(const char *path, const char *name)
-{
-    FILE *file = fopen(path, "re");
-    char line[256];
-    unsigned long value = 0;
-
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-        if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ':')
-            value = strtoul(line + strlen(name) + 1, NULL, 10);
-    if (file != NULL)
-        fclose(file);
-    return value;
-}
-
 static struct memory memory_now(void)
 {
-    return (struct memory){field("/proc/self/status", "VmRSS"), field("/proc/self/status", "VmPin"),
-                           field("/proc/meminfo", "MemAvailable")};
+    return (struct memory){scale_kib("/proc/self/status", "VmRSS"),
+                           scale_kib("/proc/self/status", "VmPin"),
+                           scale_kib("/proc/meminfo", "MemAvailable")};
 }
 
 /* ---- connections ---- */
 
-static void on_done(struct sl_req *req)
+static void open_all(char *const *devices, size_t n)
 {
-    if (req->status != 0)
-        die("a connection or message");
-    pending--;
-}
-
-static void open_side(struct side *s, const char *devices, int rank, size_t n)
-{
-    if (sl_start(&s->config, environ) != 0 ||
-        sl_config_set(&s->config, "VERBS_DEVICES", devices) != 0)
-        die("settings");
-    s->config.connect_timeout_ms = DEADLINE_NS / SL_NS_PER_MS;
-    s->worker =
-        (struct sl_worker){.clock = &sl_clock_monotonic, .config = &s->config, .rank = rank};
-    sl_rng_init(&s->worker.rng, (uint64_t)getpid() * 2 + (unsigned)rank);
-    s->eps = calloc(n, sizeof(*s->eps));
-    s->connects = calloc(n, sizeof(*s->connects));
-    s->recvs = calloc(n, sizeof(*s->recvs));
-    s->sends = calloc(n, sizeof(*s->sends));
-    s->sinks = calloc(n, sizeof(*s->sinks));
-    s->in = calloc(n, MESSAGE);
-    memset(s->out, 'a' + rank, sizeof(s->out));
-    if (s->eps == NULL || s->connects == NULL || s->recvs == NULL || s->sends == NULL ||
-        s->sinks == NULL || s->in == NULL ||
-        sl_verbs_ops.open(&s->worker, NULL, NULL, &s->iface) != 0)
-        die("open");
-}
-
-static void run(struct side *sides, const char *what)
-{
-    uint64_t deadline_ns = sl_now(&sl_clock_monotonic) + DEADLINE_NS;
-
-    while (pending > 0) {
-        for (int i = 0; i < 2; i++)
-            if (sides[i].iface->ops->progress(sides[i].iface, 64) < 0)
-                die(what);
-        if (sl_now(&sl_clock_monotonic) > deadline_ns) {
-            fprintf(stderr, "bench_verbs_scale: %s: %lu of them are not done in time\n", what,
-                    pending);
-            exit(1);
-        }
+    for (int k = 0; k < 2; k++) {
+        received[k] = scale_zeroed(n, MESSAGE);
+        memset(sent[k], 'a' + k, MESSAGE);
+        scale_open(&sides[k], "verbs", "VERBS_DEVICES", devices[k], k, n);
     }
 }
 
-static void connect_all(struct side *sides, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        struct sl_addr addr[2];
-
-        for (int k = 0; k < 2; k++) {
-            if (sl_verbs_ops.ep_create(sides[k].iface, &sides[k].eps[i]) != 0 ||
-                sl_verbs_ops.ep_addr(sides[k].eps[i], &addr[k]) != 0)
-                die("an endpoint");
-            sides[k].eps[i]->peer = (int)i;
-        }
-        for (int k = 0; k < 2; k++) {
-            struct sl_req *req = &sides[k].connects[i];
-
-            *req = (struct sl_req){.status = SL_PENDING, .done = on_done};
-            pending++;
-            if (sl_verbs_ops.ep_connect(sides[k].eps[i], &addr[!k], req) < 0)
-                die("connect");
-        }
-    }
-    run(sides, "connecting");
-}
-
-static void post(struct side *s, size_t i)
-{
-    struct sl_buf buf = {.addr = s->out, .len = MESSAGE};
-    int rc;
-
-    s->sinks[i] = (struct sl_sink){.dst = s->in + i * MESSAGE, .len = MESSAGE, .tag = i};
-    s->recvs[i] = (struct sl_req){.status = SL_PENDING, .done = on_done};
-    s->sends[i] = (struct sl_req){.status = SL_PENDING, .done = on_done};
-    rc = s->iface->ops->recv(s->eps[i], &s->sinks[i], &s->recvs[i]);
-    if (rc < 0)
-        die("a receive");
-    pending += rc == 0;
-    while ((rc = s->iface->ops->send(s->eps[i], &buf, i, &s->sends[i])) == -EAGAIN)
-        s->iface->ops->progress(s->iface, 64);
-    if (rc < 0)
-        die("a send");
-    pending += rc == 0;
-}
-
-static void talk(struct side *sides, size_t n)
+static void talk(size_t n)
 {
     for (size_t i = 0; i < n; i++)
         for (int k = 0; k < 2; k++)
-            post(&sides[k], i);
-    run(sides, "messages");
+            scale_post(sides, k, i, sent[k], received[k] + i * MESSAGE, MESSAGE);
+    scale_run(sides, "messages");
     for (size_t i = 0; i < n; i++)
         for (int k = 0; k < 2; k++)
-            if (memcmp(sides[k].in + i * MESSAGE, sides[!k].out, MESSAGE) != 0) {
+            if (memcmp(received[k] + i * MESSAGE, sent[!k], MESSAGE) != 0) {
                 fprintf(stderr, "bench_verbs_scale: message %zu is not what was sent\n", i);
                 exit(1);
             }
@@ -238,51 +124,37 @@ static void talk(struct side *sides, size_t n)
 
 /* All of one side send as much as they may before anybody receives; then one connection after the
  * other receives, the last first: what it waits for must have found room. */
-static void flood(struct side *sides, size_t n)
+static void flood(size_t n)
 {
     struct sl_req reqs[FLOOD];
     uint64_t deadline_ns = sl_now(&sl_clock_monotonic) + DEADLINE_NS;
 
     for (size_t i = 0; i < n; i++)
         for (unsigned m = 0; m < FLOOD; m++) {
-            struct sl_buf buf = {.addr = sides[0].out, .len = MESSAGE};
+            struct sl_buf buf = {.addr = sent[0], .len = MESSAGE};
             int rc = sl_verbs_ops.send(sides[0].eps[i], &buf, m, &reqs[m]);
 
             while (rc == -EAGAIN && sl_now(&sl_clock_monotonic) < deadline_ns) {
-                for (int k = 0; k < 2; k++)
-                    sides[k].iface->ops->progress(sides[k].iface, 64);
+                scale_progress(sides);
                 rc = sl_verbs_ops.send(sides[0].eps[i], &buf, m, &reqs[m]);
             }
             if (rc != 1)
-                die("a short message is not done at once");
+                scale_die("a short message is not done at once");
         }
-    for (size_t i = n; i-- > 0;) {
+    for (size_t i = n; i-- > 0;)
         for (unsigned m = 0; m < FLOOD; m++) {
-            sides[1].sinks[i] =
-                (struct sl_sink){.dst = sides[1].in + i * MESSAGE, .len = MESSAGE, .tag = m};
-            sides[1].recvs[i] = (struct sl_req){.status = SL_PENDING, .done = on_done};
-            int rc = sl_verbs_ops.recv(sides[1].eps[i], &sides[1].sinks[i], &sides[1].recvs[i]);
-
-            if (rc < 0)
-                die("a receive");
-            pending += rc == 0;
-            run(sides, "messages that came before their receives");
+            scale_receive(sides, 1, i, received[1] + i * MESSAGE, MESSAGE, m);
+            scale_run(sides, "messages that came before their receives");
         }
-    }
 }
 
-static unsigned paths_up(const struct side *s, size_t n)
+static unsigned paths_up(const struct scale_side *s, size_t n)
 {
     unsigned up = 0;
 
     for (size_t i = 0; i < n; i++)
         up += sl_mp_conn_of(s->eps[i])->paths_up;
     return up;
-}
-
-static double seconds(uint64_t since_ns)
-{
-    return (double)(sl_now(&sl_clock_monotonic) - since_ns) / 1e9;
 }
 
 static void print_memory(const struct memory *before, const struct memory *after, size_t n)
@@ -295,29 +167,26 @@ static void print_memory(const struct memory *before, const struct memory *after
            ((double)before->available_kib - (double)after->available_kib) / ends);
 }
 
-/* In a process of its own, so that no size lives on what another has left in the heap. */
-static void measure(char **devices, size_t n)
+static void measure(const void *arg, size_t n)
 {
-    static struct side sides[2];
     struct memory empty, before, after;
     struct objects alive;
     uint64_t start_ns;
     double connected, talked, flooded;
 
     empty = memory_now();
-    for (int k = 0; k < 2; k++)
-        open_side(&sides[k], devices[k], k, n);
+    open_all(arg, n);
     before = memory_now();
     start_ns = sl_now(&sl_clock_monotonic);
-    connect_all(sides, n);
-    connected = seconds(start_ns);
+    scale_connect(sides, n);
+    connected = scale_seconds(start_ns);
     start_ns = sl_now(&sl_clock_monotonic);
-    talk(sides, n);
-    talked = seconds(start_ns);
+    talk(n);
+    talked = scale_seconds(start_ns);
     after = memory_now();
     start_ns = sl_now(&sl_clock_monotonic);
-    flood(sides, n);
-    flooded = seconds(start_ns);
+    flood(n);
+    flooded = scale_seconds(start_ns);
     objects_count(&alive);
     printf("%zu connections: connected in %.3f s (%.2f ms each), %u paths; a message each way in "
            "%.3f s, %d early "
@@ -328,13 +197,7 @@ static void measure(char **devices, size_t n)
            ((double)before.rss_kib - (double)empty.rss_kib) / 2048,
            ((double)before.pin_kib - (double)empty.pin_kib) / 2048);
     print_memory(&before, &after, n);
-    start_ns = sl_now(&sl_clock_monotonic);
-    for (int k = 0; k < 2; k++)
-        for (size_t i = 0; i < n; i++)
-            sl_verbs_ops.ep_destroy(sides[k].eps[i]);
-    for (int k = 0; k < 2; k++)
-        sl_verbs_ops.close(sides[k].iface);
-    printf("  torn down in %.3f s\n", seconds(start_ns));
+    printf("  torn down in %.3f s\n", scale_close(sides, n));
     objects_print("in use", &alive);
     fflush(stdout);
 }
@@ -362,18 +225,10 @@ static void raise_limit(size_t n)
 static bool measure_apart(char **devices, size_t n)
 {
     struct objects before, after;
-    int status = 0;
-    pid_t child;
 
     raise_limit(n);
     objects_count(&before);
-    fflush(stdout);
-    child = fork();
-    if (child == 0) {
-        measure(devices, n);
-        exit(0);
-    }
-    if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+    if (!scale_apart(measure, devices, n))
         return false;
     objects_count(&after);
     objects_print("before", &before);
@@ -386,6 +241,7 @@ static bool measure_apart(char **devices, size_t n)
 
 int main(int argc, char **argv)
 {
+    scale_start("bench_verbs_scale");
     if (argc < 4) {
         fprintf(stderr, "usage: bench_verbs_scale DEVICES_A DEVICES_B N...\n");
         return 2;
@@ -393,13 +249,10 @@ int main(int argc, char **argv)
     printf("# bytes: endpoint %zu, path %zu, interface %zu\n", sizeof(struct sl_mp_conn),
            sizeof(struct sl_mp_path), sizeof(struct sl_verbs_iface));
     for (int i = 3; i < argc; i++) {
-        char *end;
-        unsigned long n = strtoul(argv[i], &end, 10);
+        size_t n = scale_count(argv[i], 100000);
 
-        if (*end != '\0' || n == 0 || n > 100000) {
-            fprintf(stderr, "bench_verbs_scale: '%s' is no number of connections\n", argv[i]);
+        if (n == 0)
             return 2;
-        }
         if (!measure_apart(argv + 1, n))
             return 1;
     }
