@@ -25,6 +25,7 @@ int sl_fabric_init(struct sl_fabric *fabric, unsigned ports, uint64_t seed,
     fabric->ops = ops;
     fabric->arg = arg;
     fabric->count = ports;
+    fabric->mirror = SL_FABRIC_ANY;
     sl_rng_init(&fabric->rng, seed);
     fabric->held = calloc(SL_FABRIC_HELD, sizeof(*fabric->held));
     bool whole = fabric->held != NULL;
@@ -222,6 +223,19 @@ static struct sl_fabric_frame release(struct sl_fabric *fabric)
 
 /* ---- from end to end ---- */
 
+/* Whoever listens there gets it, whatever befalls the frame itself. */
+static void copy_to_mirror(struct sl_fabric *fabric, const struct sl_fabric_frame *frame,
+                           uint64_t now_ns)
+{
+    struct sl_fabric_frame twin;
+    if (fabric->mirror == SL_FABRIC_ANY || fabric->mirror == frame->in ||
+        !fabric->ops->copy(fabric->arg, frame, &twin))
+        return;
+    twin.in = frame->in;
+    twin.out = (uint8_t)fabric->mirror;
+    enqueue(fabric, &twin, now_ns);
+}
+
 /* One frame to one output. */
 static void forward(struct sl_fabric *fabric, struct sl_fabric_frame *frame, uint64_t now_ns)
 {
@@ -266,6 +280,7 @@ void sl_fabric_receive(struct sl_fabric *fabric, unsigned port, struct sl_fabric
         return;
     }
     learn(fabric, frame->bytes + 6, port);
+    copy_to_mirror(fabric, frame, now_ns);
     int out = known_port(fabric, frame->bytes);
     if (out != SL_FABRIC_ANY && out != (int)port) {
         frame->out = (uint8_t)out;
@@ -274,7 +289,7 @@ void sl_fabric_receive(struct sl_fabric *fabric, unsigned port, struct sl_fabric
     }
     for (unsigned i = 0; out == SL_FABRIC_ANY && i < fabric->count; i++) {
         struct sl_fabric_frame twin;
-        if (i == port || !fabric->ops->copy(fabric->arg, frame, &twin))
+        if (i == port || (int)i == fabric->mirror || !fabric->ops->copy(fabric->arg, frame, &twin))
             continue;
         twin.in = (uint8_t)port;
         twin.out = (uint8_t)i;

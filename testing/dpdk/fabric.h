@@ -90,6 +90,7 @@ struct sl_fabric {
     void *arg;
     unsigned count;
     bool is_lossless; /* nothing is received while a queue is nearly full */
+    int mirror;       /* the port that gets a copy of all that others send, or SL_FABRIC_ANY */
     struct sl_rng rng;
     struct sl_fabric_port ports[SL_FABRIC_PORTS];
     struct sl_fabric_rule rules[SL_FABRIC_RULES];
@@ -116,7 +117,7 @@ unsigned sl_fabric_run(struct sl_fabric *fabric, uint64_t now_ns);
 /* When something is due next; UINT64_MAX: nothing waits. */
 uint64_t sl_fabric_next(const struct sl_fabric *fabric);
 
-/* A line of control (docs/dpdk.md): fault, cut, heal, shape, lossless, seed, reset. -EINVAL with a
+/* A line of control (docs/dpdk.md): fault, cut, heal, shape, lossless, mirror, seed, reset. -EINVAL with a
  * sentence. */
 int sl_fabric_command(struct sl_fabric *fabric, const char *line);
 /* One line of JSON. up[i]: the port has a peer. */

@@ -18,7 +18,7 @@ struct line {
     const struct verb *verb;
     struct sl_fabric_rule rule;
     bool names_frames; /* the rule's match was given */
-    int of;            /* shape: port=; SL_FABRIC_ANY: of all */
+    int of;            /* shape, mirror: port=; SL_FABRIC_ANY: of all, or of none */
     uint64_t rate, queue, mark, value;
     bool has_rate, has_queue, has_mark, has_share, has_value;
     double share;
@@ -26,7 +26,7 @@ struct line {
 
 struct verb {
     const char *name;
-    bool takes_match, takes_fault, takes_shape, takes_value;
+    bool takes_match, takes_fault, takes_shape, takes_port, takes_value;
     int (*apply)(struct sl_fabric *fabric, struct line *line);
 };
 
@@ -157,7 +157,7 @@ static bool read_word(const char *key, const char *value, struct line *line)
         return read_fault(key, value, line);
     if (verb->takes_shape && is_one_of(key, shape_keys))
         return read_shape(key, value, line);
-    if (verb->takes_shape && !strcmp(key, "port"))
+    if ((verb->takes_shape || verb->takes_port) && !strcmp(key, "port"))
         return read_int(value, SL_FABRIC_PORTS - 1, &line->of);
     if (verb->takes_value && !strcmp(key, "value"))
         return line->has_value = read_number(value, 1, UINT64_C(1) << 53, &line->value);
@@ -230,6 +230,16 @@ static int lossless(struct sl_fabric *fabric, struct line *line)
     return 0;
 }
 
+/* Without a port: no more. */
+static int mirror(struct sl_fabric *fabric, struct line *line)
+{
+    if (line->of >= (int)fabric->count)
+        return sl_fail(-EINVAL, "the switch has no port %d, but 0 to %u", line->of,
+                       fabric->count - 1);
+    fabric->mirror = line->of;
+    return 0;
+}
+
 static int seed(struct sl_fabric *fabric, struct line *line)
 {
     sl_rng_init(&fabric->rng, line->value);
@@ -251,6 +261,7 @@ static const struct verb verbs[] = {
     {.name = "heal", .apply = heal, .takes_match = true},
     {.name = "shape", .apply = shape, .takes_shape = true},
     {.name = "lossless", .apply = lossless, .takes_value = true},
+    {.name = "mirror", .apply = mirror, .takes_port = true},
     {.name = "seed", .apply = seed, .takes_value = true},
     {.name = "reset", .apply = reset},
 };
@@ -265,7 +276,7 @@ static int read_line(char *text, struct line *line)
     if (!line->verb)
         return sl_fail(-EINVAL,
                        "'%s' is no command of the switch: fault, cut, heal, shape, lossless, "
-                       "seed, reset, stats",
+                       "mirror, seed, reset, stats",
                        word ? word : "");
     while ((word = strtok_r(NULL, " \t\r\n", &rest)) != NULL) {
         char *value = strchr(word, '=');

@@ -67,7 +67,7 @@ static void usage(FILE *out)
           "  --do LINE            as if it came on stdin first; may be repeated\n"
           "  --seed N             of the chances\n"
           "  --spin               never gives its core away: for one that it has to itself\n"
-          "Lines: fault, cut, heal, shape, lossless, seed, reset, stats (docs/dpdk.md)\n",
+          "Lines: fault, cut, heal, shape, lossless, mirror, seed, reset, stats (docs/dpdk.md)\n",
           out);
 }
 

@@ -5,6 +5,7 @@
 #include "core/err.h"
 #include "testing/dpdk/fault.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -500,11 +501,34 @@ static void counters_are_printed_as_one_line(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+static void a_mirror_gets_a_copy_of_all_that_others_send(void **state)
+{
+    all_known();
+    do_line("mirror port=3");
+    do_line("cut out=2");
+    frames(0, 1, 5, 100);
+    frames(0, 2, 5, 100); /* lost, but heard */
+    assert_int_equal(sent_count, 15);
+    for (unsigned i = 0; i < 15; i++)
+        assert_true(sent[i].port == 3 || sent[i].port == 1);
+    sent_count = 0;
+    frames(0, 255, 1, 100); /* once, like everybody */
+    assert_int_equal(sent_count, 2);
+    frames(3, 0, 1, 100); /* what it says itself it does not hear */
+    assert_int_equal(sent_count, 3);
+    do_line("mirror");
+    frames(0, 1, 1, 100);
+    assert_int_equal(sent_count, 4);
+    assert_int_equal(sl_fabric_command(&fabric, "mirror port=4"), -EINVAL);
+    assert_int_equal(sl_fabric_command(&fabric, "mirror rate=1G"), -EINVAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_frame_to_nobody_known_goes_to_all_others),
         CASE(a_frame_goes_to_the_port_where_its_address_was_heard_last),
+        CASE(a_mirror_gets_a_copy_of_all_that_others_send),
         CASE(a_frame_to_the_port_it_came_from_and_a_short_one_go_nowhere),
         CASE(a_thousand_addresses_and_more_do_not_hurt),
         CASE(a_shaped_port_sends_at_its_rate_and_loses_what_its_queue_does_not_hold),
