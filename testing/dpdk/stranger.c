@@ -144,26 +144,28 @@ static unsigned receive(unsigned percent)
     return count;
 }
 
-/* The next kind that is wanted and can be made. */
-static enum sl_forge_kind next_kind(const struct options *options)
+/* The next kind that is wanted and can be made, or -1. */
+static int next_kind(const struct options *options)
 {
-    do
+    for (int i = 0; i < SL_FORGE_KINDS; i++) {
         turn = (turn + 1) % SL_FORGE_KINDS;
-    while (!options->is_wanted[turn] || (turn == SL_FORGE_OLD && forge.old_count == 0));
-    return (enum sl_forge_kind)turn;
+        if (options->is_wanted[turn] && (turn != SL_FORGE_OLD || forge.old_count > 0))
+            return (int)turn;
+    }
+    return -1;
 }
 
 /* With its own MAC as the sender's: a switch learns where others are from theirs. */
 static bool add(const struct options *options)
 {
     static struct sl_forge_frame frame;
-    enum sl_forge_kind kind = next_kind(options);
-    struct rte_mbuf *packet = rte_pktmbuf_alloc(pool);
+    int kind = next_kind(options);
+    struct rte_mbuf *packet = kind < 0 ? NULL : rte_pktmbuf_alloc(pool);
 
     if (packet == NULL)
         return false;
     do
-        sl_forge_make(&forge, kind, &frame);
+        sl_forge_make(&forge, (enum sl_forge_kind)kind, &frame);
     while (frame.len > LEN_MOST || frame.len < RTE_ETHER_HDR_LEN);
     memcpy(frame.bytes + 6, &mac, 6);
     memcpy(rte_pktmbuf_append(packet, (uint16_t)frame.len), frame.bytes, frame.len);
