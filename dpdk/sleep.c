@@ -84,6 +84,7 @@ int sl_dpdk_arm(struct sl_iface *base)
         return -EAGAIN;
     ports_arm(iface);
     sl_mp_rounds_all(&iface->mp);
+    sl_dp_engine_hurry(&iface->engine);
     if (base->ops->progress(base, SL_DPDK_BUDGET) != 0 ||
         iface->mp.sideband->ops->arm(iface->mp.sideband) != 0) {
         ports_disarm(iface);

@@ -74,6 +74,8 @@ static unsigned run_flow(struct sl_dp_flow *flow, unsigned budget)
     sl_dp_retire(flow);
     if (!flow->is_stuck)
         sent = sl_dp_send(flow, budget);
+    if (flow->rx_dirty != 0)
+        sl_dp_wait(flow);
     return sent;
 }
 
@@ -129,11 +131,37 @@ unsigned sl_dp_engine_run(struct sl_dp_engine *engine, uint64_t now_ns, unsigned
     return moved;
 }
 
+void sl_dp_engine_hurry(struct sl_dp_engine *engine)
+{
+    sl_list_foreach(&engine->ready, node)
+    {
+        struct sl_dp_flow *flow = sl_container_of(node, struct sl_dp_flow, ready);
+
+        flow->rx_asked = flow->rx_dirty;
+    }
+}
+
+/* When a flow of the list has to run, if that is before next_ns. */
+static uint64_t first_of(const struct sl_dp_engine *engine, const struct sl_node *list,
+                         uint64_t next_ns)
+{
+    for (const struct sl_node *node = list->next; node != list; node = node->next) {
+        const struct sl_dp_flow *flow = sl_container_of(node, struct sl_dp_flow, ready);
+        bool is_held = flow->rx_waits && flow->rx_asked == 0;
+        uint64_t at_ns = is_held ? flow->rx_since_ns + SL_DP_HELD_NS : engine->now_ns;
+
+        if (at_ns < next_ns)
+            next_ns = at_ns;
+    }
+    return next_ns;
+}
+
 uint64_t sl_dp_engine_next(const struct sl_dp_engine *engine)
 {
-    if (!sl_list_empty(&engine->ready) || !sl_list_empty(&engine->waiting))
-        return engine->now_ns;
-    return sl_dp_wheel_next(engine->wheel);
+    uint64_t next_ns = sl_dp_wheel_next(engine->wheel);
+
+    next_ns = first_of(engine, &engine->ready, next_ns);
+    return first_of(engine, &engine->waiting, next_ns);
 }
 
 /* ---- flow ---- */
@@ -232,7 +260,7 @@ void sl_dp_fail(struct sl_dp_flow *flow, int status, const char *fmt, ...)
     if (flow->has_failed)
         return;
     flow->has_failed = true;
-    flow->rx_dirty = 0;
+    flow->rx_dirty = flow->rx_asked = 0;
     sl_list_remove(&flow->ready);
     sl_dp_wheel_cancel(flow->engine->wheel, &flow->timer);
     va_start(args, fmt);

@@ -116,6 +116,8 @@ void sl_dp_engine_fini(struct sl_dp_engine *engine);
 /* Sends what may go, answers, fires timers. budget: packets. How many things moved. Call after the
  * packets of a burst were received, with the same now_ns. */
 unsigned sl_dp_engine_run(struct sl_dp_engine *engine, uint64_t now_ns, unsigned budget);
+/* The next run answers all that is owed an answer: none follows it for a while. */
+void sl_dp_engine_hurry(struct sl_dp_engine *engine);
 /* When it has to run next if nothing comes: now_ns for at once, UINT64_MAX: never. */
 uint64_t sl_dp_engine_next(const struct sl_dp_engine *engine);
 

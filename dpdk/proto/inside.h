@@ -20,6 +20,8 @@
 #define SL_DP_REORDER_MOST 64u
 #define SL_DP_NEVER UINT64_MAX
 #define SL_DP_TURN_NS UINT64_C(50000) /* to a reply; a quarter of what a sender probes after */
+#define SL_DP_HELD_NS UINT64_C(50000) /* that an answer waits for more packets */
+#define SL_DP_HELD_MOST 32u           /* packets of a route that it waits for */
 
 /* Sequence numbers and stamps wrap. */
 static inline int32_t sl_dp_after(uint32_t a, uint32_t b)
@@ -76,6 +78,7 @@ struct sl_dp_route {
     uint32_t came, ce;       /* as the peer counts */
     uint32_t blamed, excess; /* declared lost; of them more than were missing */
     uint32_t reorder;        /* packets that may pass another one */
+    uint32_t unasked;        /* packets since one whose answer may not wait */
     uint32_t calm;           /* acknowledged since reorder changed */
     uint32_t loss_ppm;       /* smoothed over 512 packets */
     uint32_t judged;         /* packets since it is up, for loss_ppm to mean something */
@@ -110,6 +113,7 @@ struct sl_dp_rx_route {
     uint32_t pending; /* packets since the last answer */
     uint32_t away_ns;
     uint16_t stamp;
+    uint8_t wary; /* packets whose answers do not wait, as one before them is missing */
     bool is_known;
 };
 
@@ -163,7 +167,9 @@ struct sl_dp_flow {
     bool rx_waits;     /* its answer waits for one more run, or has (receive.c) */
     bool takes_turns;  /* the owner has replied to a frame that came alone, within SL_DP_TURN_NS */
     uint16_t rx_dirty; /* routes of the peer that are owed an answer */
-    uint64_t alone_ns; /* when a frame came alone last */
+    uint16_t rx_asked; /* of them those whose answer does not wait for more packets */
+    uint64_t rx_since_ns; /* when the first packet came that is owed one */
+    uint64_t alone_ns;    /* when a frame came alone last */
     struct sl_dp_rx_route rx_route[SL_DP_ROUTES_MAX];
 
     struct sl_dp_flow_stats stats;
@@ -249,6 +255,15 @@ static inline void sl_dp_ready(struct sl_dp_flow *flow)
         sl_list_push_back(&flow->engine->ready, &flow->ready);
 }
 
+/* The run after the next one sees to its answer, where no run sees to it before. */
+static inline void sl_dp_wait(struct sl_dp_flow *flow)
+{
+    if (!sl_list_empty(&flow->ready))
+        return;
+    flow->rx_waits = true;
+    sl_list_push_back(&flow->engine->waiting, &flow->ready);
+}
+
 /* The flow's timer fires by then. */
 static inline void sl_dp_wake(struct sl_dp_flow *flow, uint64_t at_ns)
 {
@@ -277,7 +292,8 @@ int sl_dp_transmit(struct sl_dp_flow *flow, unsigned route, uint32_t seq, uint8_
 void sl_dp_retire(struct sl_dp_flow *flow);
 
 /* receive.c */
-/* Answers the routes that are owed it. -EAGAIN: not all. */
+/* Answers the routes that are owed it, but for those whose answer may still wait. -EAGAIN: the port
+ * is full. */
 int sl_dp_answer(struct sl_dp_flow *flow);
 
 /* recover.c */
@@ -293,6 +309,8 @@ void sl_dp_lose_all(struct sl_dp_flow *flow, struct sl_dp_route *route);
 void sl_dp_route_init(struct sl_dp_flow *flow, struct sl_dp_route *route);
 /* The best route with room for a packet, or NULL. */
 struct sl_dp_route *sl_dp_route_choose(struct sl_dp_flow *flow, uint64_t now_ns);
+/* Packets that may go by it now. */
+uint32_t sl_dp_route_room(const struct sl_dp_flow *flow, const struct sl_dp_route *route);
 /* By which the answer to a packet of the peer's route goes. */
 unsigned sl_dp_route_back(const struct sl_dp_flow *flow, unsigned peer_route);
 /* Gives it up if another one works. True: it did. */

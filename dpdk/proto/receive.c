@@ -6,11 +6,18 @@
  *
  * But an answer would leave just before the reply of a program that takes turns with its peer, and
  * delay it at both ends. So where a frame came alone, and the owner has replied to such frames
- * within SL_DP_TURN_NS, its answer waits for one more run, behind the reply. Nothing else waits.
+ * within SL_DP_TURN_NS, its answer waits for one more run, behind the reply.
+ *
+ * And an engine that polls faster than packets come would answer each one, which costs its sender
+ * more than anything else of this protocol. So the answer to a packet whose sender says that more
+ * follows waits for up to SL_DP_HELD_MOST packets or SL_DP_HELD_NS, while its route shows no gap
+ * and no mark.
  */
 #include "dpdk/proto/inside.h"
 
 #include <string.h>
+
+#define WARY_PACKETS (SL_DP_REORDER_LEAST + 1) /* that tell a sender what it lost */
 
 /* A packet as it came. */
 struct packet {
@@ -100,14 +107,31 @@ static void catch_up(struct sl_dp_flow *flow)
 
 /* ---- routes ---- */
 
+/* Is the answer to this packet wanted in this run? */
+static bool is_asked(const struct sl_dp_rx_route *route, const struct sl_dp_head *head,
+                     bool is_marked, bool has_come)
+{
+    return (head->flags & SL_DP_FLAG_MORE) == 0 || is_marked || !has_come || route->wary > 0 ||
+           route->pending >= SL_DP_HELD_MOST;
+}
+
 static void note_route(struct sl_dp_flow *flow, const struct sl_dp_head *head, bool is_marked,
                        bool has_come)
 {
     struct sl_dp_rx_route *route = &flow->rx_route[head->route];
     bool is_newer = !route->is_known || (int16_t)(head->stamp - route->stamp) > 0;
+    uint16_t bit = (uint16_t)(1u << head->route);
 
-    flow->rx_dirty |= (uint16_t)(1u << head->route);
+    if (flow->rx_dirty == 0)
+        flow->rx_since_ns = flow->engine->now_ns;
+    flow->rx_dirty |= bit;
     route->pending++;
+    if (!route->is_known || head->stamp != (uint16_t)(route->stamp + 1))
+        route->wary = WARY_PACKETS;
+    else if (route->wary > 0)
+        route->wary--;
+    if (is_asked(route, head, is_marked, has_come))
+        flow->rx_asked |= bit;
     if (!has_come)
         return;
     /* The network doubled it: that says nothing about what the sender repeats. */
@@ -179,16 +203,37 @@ static int answer_route(struct sl_dp_flow *flow, unsigned idx)
         return status;
     route->pending = 0;
     flow->rx_dirty &= (uint16_t) ~(1u << idx);
+    flow->rx_asked &= flow->rx_dirty;
     flow->stats.acks_sent++;
     return 0;
 }
 
+/* One answer says of all routes what came, so one is enough when its time is over. */
+static unsigned most_pending(const struct sl_dp_flow *flow)
+{
+    unsigned best = (unsigned)__builtin_ctz(flow->rx_dirty);
+
+    for (unsigned left = flow->rx_dirty; left != 0; left &= left - 1) {
+        unsigned idx = (unsigned)__builtin_ctz(left);
+
+        if (flow->rx_route[idx].pending > flow->rx_route[best].pending)
+            best = idx;
+    }
+    return best;
+}
+
 int sl_dp_answer(struct sl_dp_flow *flow)
 {
-    if (flow->rx_waits && flow->engine->now_ns - flow->alone_ns > SL_DP_TURN_NS)
+    uint64_t now_ns = flow->engine->now_ns;
+
+    if (flow->rx_waits && flow->rx_asked != 0 && now_ns - flow->alone_ns > SL_DP_TURN_NS)
         flow->takes_turns = false; /* it computes between the runs */
     flow->rx_waits = false;
-    for (unsigned left = flow->rx_dirty; left != 0; left &= left - 1) {
+    if (flow->rx_asked == 0 && flow->rx_dirty != 0 && now_ns - flow->rx_since_ns >= SL_DP_HELD_NS)
+        flow->rx_asked = (uint16_t)(1u << most_pending(flow));
+    if (flow->rx_asked != 0)
+        flow->rx_since_ns = now_ns;
+    for (unsigned left = flow->rx_asked; left != 0; left &= left - 1) {
         int status = answer_route(flow, (unsigned)__builtin_ctz(left));
 
         if (status != 0) {
@@ -227,7 +272,8 @@ static bool record(struct sl_dp_flow *flow, const struct packet *packet)
  * missing: nobody is in need of the answer. */
 static bool is_alone(const struct sl_dp_flow *flow, const struct sl_dp_head *head)
 {
-    const uint8_t told = SL_DP_FLAG_LAST | SL_DP_FLAG_WRITE | SL_DP_FLAG_NOW | SL_DP_FLAG_AGAIN;
+    const uint8_t told =
+        SL_DP_FLAG_LAST | SL_DP_FLAG_WRITE | SL_DP_FLAG_NOW | SL_DP_FLAG_AGAIN | SL_DP_FLAG_MORE;
 
     return (head->flags & told) == SL_DP_FLAG_LAST && flow->rx_dirty == 0 && !flow->rx_within &&
            head->seq == flow->due && head->part == 0 && sl_dp_after(flow->seen, flow->due) <= 0;
@@ -309,12 +355,10 @@ static bool receive_wanted(struct sl_dp_flow *flow, const struct packet *packet,
     note_route(flow, &packet->head, is_marked, true);
     if (alone)
         flow->alone_ns = flow->engine->now_ns;
-    if (alone && flow->takes_turns && sl_list_empty(&flow->ready)) { /* nor is there more to do */
-        flow->rx_waits = true;
-        sl_list_push_back(&flow->engine->waiting, &flow->ready);
-    } else {
+    if ((alone && flow->takes_turns) || flow->rx_asked == 0)
+        sl_dp_wait(flow); /* unless there is more to do */
+    else
         sl_dp_ready(flow);
-    }
     take(flow, packet);
     return true;
 }

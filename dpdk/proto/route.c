@@ -63,10 +63,17 @@ static uint32_t window(const struct sl_dp_flow *flow, const struct sl_dp_route *
     return (uint32_t)((uint64_t)route->cc.window * route->weight / flow->weight_most) + 1;
 }
 
-static bool has_room(struct sl_dp_flow *flow, struct sl_dp_route *route, uint64_t now_ns)
+uint32_t sl_dp_route_room(const struct sl_dp_flow *flow, const struct sl_dp_route *route)
 {
     /* A part of a packet counts as one: cc/ spaces them. */
-    if (route->flying.count >= (window(flow, route) + SL_DP_CC_ONE - 1) / SL_DP_CC_ONE)
+    uint32_t packets = (window(flow, route) + SL_DP_CC_ONE - 1) / SL_DP_CC_ONE;
+
+    return packets > route->flying.count ? packets - route->flying.count : 0;
+}
+
+static bool has_room(struct sl_dp_flow *flow, struct sl_dp_route *route, uint64_t now_ns)
+{
+    if (sl_dp_route_room(flow, route) == 0)
         return false;
     if (route->cc.pace_ns == 0 || now_ns >= route->last_ns + route->cc.pace_ns)
         return true;

@@ -169,6 +169,15 @@ int sl_dp_transmit(struct sl_dp_flow *flow, unsigned idx, uint32_t seq, uint8_t 
     return 0;
 }
 
+/* May the answer to this new packet wait for those behind it? Not where it is the last one that can
+ * go, nor for more than a quarter of the window, so that the next ones find room in time. */
+static bool may_wait(const struct sl_dp_flow *flow, const struct sl_dp_route *route, uint32_t len)
+{
+    return route->cc.pace_ns == 0 && flow->unsent > len && flow->limit - flow->next > 1 &&
+           sl_dp_route_room(flow, route) > 1 && route->unasked + 1 < SL_DP_HELD_MOST &&
+           route->unasked + 1 < route->cc.window / (4 * SL_DP_CC_ONE);
+}
+
 unsigned sl_dp_send(struct sl_dp_flow *flow, unsigned budget)
 {
     uint64_t now_ns = flow->engine->now_ns;
@@ -178,6 +187,7 @@ unsigned sl_dp_send(struct sl_dp_flow *flow, unsigned budget)
         bool is_new = flow->lost.count == 0;
         uint32_t seq = is_new ? flow->next : flow->lost.head;
         struct sl_dp_route *route;
+        bool waits = false;
 
         if (sent == budget) {
             sl_dp_ready(flow);
@@ -186,13 +196,17 @@ unsigned sl_dp_send(struct sl_dp_flow *flow, unsigned budget)
         route = sl_dp_route_choose(flow, now_ns);
         if (route == NULL)
             break;
-        if (is_new)
+        if (is_new) {
             cut(flow);
-        if (sl_dp_transmit(flow, (unsigned)(route - flow->route), seq, 0) != 0) {
+            waits = may_wait(flow, route, sl_dp_tx_at(flow, seq)->len);
+        }
+        if (sl_dp_transmit(flow, (unsigned)(route - flow->route), seq,
+                           waits ? SL_DP_FLAG_MORE : 0) != 0) {
             flow->is_stuck = true;
             sl_dp_ready(flow);
             break;
         }
+        route->unasked = waits ? route->unasked + 1 : 0;
         if (is_new)
             advance(flow);
         sent++;

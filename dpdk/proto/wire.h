@@ -46,6 +46,7 @@ enum sl_dp_kind {
 #define SL_DP_FLAG_NOW 4u    /* to be answered at once */
 #define SL_DP_FLAG_CRC 8u    /* SL_DP_CRC_BYTES follow the payload */
 #define SL_DP_FLAG_AGAIN 16u /* DATA: sent before; for people who read captures */
+#define SL_DP_FLAG_MORE 32u  /* DATA: more follows, and the answer may wait for it */
 
 struct sl_dp_head {
     uint8_t kind_version, flags;

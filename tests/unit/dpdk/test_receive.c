@@ -540,6 +540,79 @@ static void a_flow_that_has_failed_wants_nothing(void **state)
     hand_stop(&hand);
 }
 
+/* Frames of a stream from packet seq on, each with more behind it, and a run after each: how many
+ * answers. */
+static unsigned answers_to_stream(uint32_t seq, unsigned count, uint64_t ns)
+{
+    unsigned from = hand.count;
+
+    for (unsigned i = 0; i < count; i++) {
+        hand_data(&hand, head_of(seq + i, WRITE | SL_DP_FLAG_MORE), 1, 100);
+        hand_run(&hand, ns);
+    }
+    return hand_count(&hand, SL_DP_ACK, from);
+}
+
+/* Packets of a route are answered one by one until it has shown that none is missing. */
+static uint32_t start_of_stream(void)
+{
+    const uint32_t first = SL_DP_REORDER_LEAST + 1;
+
+    hand_start(&hand, &hand_ends);
+    assert_int_equal(answers_to_stream(0, first, 100), first);
+    assert_int_equal(answers_to_stream(first, 1, 100), 0);
+    return first + 1;
+}
+
+static void the_answer_waits_while_more_follows(void **state)
+{
+    uint32_t next = start_of_stream();
+
+    assert_int_equal(answers_to_stream(next, SL_DP_HELD_MOST - 2, 100), 0);
+    assert_int_equal(answers_to_stream(next + SL_DP_HELD_MOST - 2, 1, 100), 1);
+    next += SL_DP_HELD_MOST - 1;
+    assert_int_equal(hand_last(&hand, SL_DP_ACK, 0)->head.seq, next);
+    assert_int_equal(answers_to_stream(next, 2, 100), 0);
+    unsigned from = hand.count;
+    hand_data(&hand, head_of(next + 2, WRITE), 1, 100); /* nothing follows this one */
+    hand_run(&hand, 0);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, from), 1);
+    hand_stop(&hand);
+}
+
+static void no_answer_waits_for_longer_than_its_time_or_for_a_sleeper(void **state)
+{
+    uint32_t next = start_of_stream();
+    unsigned from = hand.count;
+
+    assert_int_equal(sl_dp_engine_next(&hand.engine), hand.now_ns - 100 + SL_DP_HELD_NS);
+    hand_run(&hand, SL_DP_HELD_NS - 200);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, from), 0);
+    hand_run(&hand, 200);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, from), 1);
+    assert_true(sl_dp_engine_next(&hand.engine) > hand.now_ns + SL_DP_HELD_NS);
+    assert_int_equal(answers_to_stream(next, 1, 100), 0);
+    sl_dp_engine_hurry(&hand.engine);
+    hand_run(&hand, 0);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, from), 2);
+    hand_stop(&hand);
+}
+
+static void no_answer_waits_while_a_route_misses_packets(void **state)
+{
+    const uint32_t wary = SL_DP_REORDER_LEAST + 1;
+    uint32_t next = start_of_stream() + 1; /* one is missing */
+
+    assert_int_equal(answers_to_stream(next, wary, 100), wary);
+    assert_int_equal(answers_to_stream(next + wary, 2, 100), 0);
+    unsigned from = hand.count;
+    hand_data(&hand, head_of(next - 1, WRITE | SL_DP_FLAG_AGAIN), 1, 100);
+    hand_run(&hand, 0);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, from), 1);
+    assert_int_equal(hand_last(&hand, SL_DP_ACK, from)->head.seq, next + wary + 2);
+    hand_stop(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -566,6 +639,9 @@ int main(void)
         cmocka_unit_test(no_answer_waits_where_the_owner_computes),
         cmocka_unit_test(an_answer_without_a_checksum_is_dropped),
         cmocka_unit_test(a_flow_that_has_failed_wants_nothing),
+        cmocka_unit_test(the_answer_waits_while_more_follows),
+        cmocka_unit_test(no_answer_waits_for_longer_than_its_time_or_for_a_sleeper),
+        cmocka_unit_test(no_answer_waits_while_a_route_misses_packets),
     };
 
     return cmocka_run_group_tests_name("dpdk_receive", tests, NULL, NULL);

@@ -22,7 +22,8 @@ static void a_message_is_cut_into_packets_whose_offsets_follow(void **state)
         const struct hand_packet *packet = &hand.sent[i];
 
         assert_int_equal(packet->head.kind_version, SL_DP_DATA << 4 | SL_DP_VERSION);
-        assert_int_equal(packet->head.flags, SL_DP_FLAG_WRITE | (i == 2 ? SL_DP_FLAG_LAST : 0));
+        assert_int_equal(packet->head.flags,
+                         SL_DP_FLAG_WRITE | (i == 2 ? SL_DP_FLAG_LAST : SL_DP_FLAG_MORE));
         assert_int_equal(packet->head.flow, 22);
         assert_true(packet->head.secret == hand_ends.peer_secret);
         assert_int_equal(packet->head.seq, i);
@@ -296,6 +297,40 @@ static void repetitions_are_counted_up_to_255_and_never_forgotten(void **state)
     hand_stop(&hand);
 }
 
+static bool asks(unsigned packet)
+{
+    return (hand.sent[packet].head.flags & SL_DP_FLAG_MORE) == 0;
+}
+
+static void packets_ask_for_an_answer_in_time(void **state)
+{
+    hand_start(&hand, &hand_ends); /* room for 64 packets at the peer */
+    hand_post(&hand, 1, 1 << 20);
+    assert_int_equal(hand.count, 64);
+    for (unsigned i = 0; i < 64; i++)
+        assert_int_equal(asks(i), (i + 1) % SL_DP_HELD_MOST == 0 || i == 63);
+    hand_stop(&hand);
+    hand_cc_log.window = 21; /* a quarter of it, and the last for which it has room */
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 1 << 20);
+    assert_int_equal(hand.count, 21);
+    for (unsigned i = 0; i < 21; i++)
+        assert_int_equal(asks(i), (i + 1) % 5 == 0 || i == 20);
+    hand_ack(&hand, 0, 1, 0, 0, 1, 0);
+    hand_run(&hand, 100);
+    assert_int_equal(hand.count, 22);
+    assert_true(asks(21));
+    hand_stop(&hand);
+    hand_cc_log.pace_ns = 10000;
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 4000);
+    hand_idle(&hand, 60000, 1000);
+    assert_int_equal(hand.count, 4);
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(asks(i));
+    hand_stop(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +344,7 @@ int main(void)
         cmocka_unit_test(spaced_packets_go_when_their_time_comes),
         cmocka_unit_test(a_message_that_left_early_was_sent_when_it_left),
         cmocka_unit_test(no_message_leaves_early_that_depends_on_time_or_on_others),
+        cmocka_unit_test(packets_ask_for_an_answer_in_time),
         cmocka_unit_test(the_budget_of_a_run_is_kept_and_shared),
         cmocka_unit_test(a_port_that_is_always_full_is_shared),
         cmocka_unit_test(a_flow_that_is_closed_leaves_no_timer),
