@@ -49,6 +49,7 @@ struct sl_config {
     /* behaviour */
     char transport[SL_TEXT_MAX], algo[SL_TEXT_MAX], compress[SL_TEXT_MAX], log[SL_TEXT_MAX];
     char tune_dir[SL_TEXT_MAX], modules_dir[SL_TEXT_MAX], paths_table[SL_TEXT_MAX];
+    char paths_agent[SL_TEXT_MAX];
     enum sl_progress progress;
     enum sl_publish state;
     enum sl_tune tune;

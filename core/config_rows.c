@@ -95,6 +95,9 @@ static const struct sl_config_row rows[] = {
     SL_ROW_TEXT("PATHS_TABLE", paths_table, "auto",
                 "File in which a planner says, while the job runs, by which paths to send "
                 "(sluicectl(1)). auto: /dev/shm/sluice-paths.UID; off: none is looked for."),
+    SL_ROW_TEXT("PATHS_AGENT", paths_agent, "auto",
+                "File in which the node agent says the same of what it found broken (sluiced(8)). "
+                "auto: /run/sluiced/paths; off: none is looked for."),
     SL_ROW_CHOICE("KERNEL", kernel, "auto", "auto avx512 avx2 neon c",
                   "Reduction kernels. auto: the fastest that runs here."),
     SL_ROW_TEXT(

@@ -78,12 +78,12 @@ struct sl_path_rule sl_path_rule_empty(void)
 }
 
 /* Letters, digits and signs that neither this text nor JSON has a use for. */
-static bool is_job(const char *job, size_t len)
+static bool is_name(const char *name, size_t len, size_t max)
 {
     for (size_t i = 0; i < len; i++)
-        if (job[i] <= ' ' || job[i] > '~' || job[i] == '"' || job[i] == '\\')
+        if (name[i] <= ' ' || name[i] > '~' || name[i] == '"' || name[i] == '\\')
             return false;
-    return len <= SL_PATH_TABLE_JOB_MAX;
+    return len <= max;
 }
 
 static bool is_number(int64_t number, int64_t max)
@@ -93,11 +93,15 @@ static bool is_number(int64_t number, int64_t max)
 
 int sl_path_rule_check(const struct sl_path_rule *rule)
 {
-    if (!is_job(rule->job, rule->job_len))
+    if (!is_name(rule->job, rule->job_len, SL_PATH_TABLE_JOB_MAX))
         return sl_fail(-EINVAL,
                        "a job's name in a path table has 1 to %u printable characters, no space, "
                        "quote or backslash among them",
                        SL_PATH_TABLE_JOB_MAX);
+    if (!is_name(rule->port, rule->port_len, SL_PATH_TABLE_PORT_MAX))
+        return sl_fail(-EINVAL,
+                       "a port's name in a path table has 1 to %u such characters, as mlx5_0:1",
+                       SL_PATH_TABLE_PORT_MAX);
     if (!is_number(rule->rank, SL_PATH_TABLE_NUMBER_MAX) ||
         !is_number(rule->peer, SL_PATH_TABLE_NUMBER_MAX) ||
         !is_number(rule->path, SL_PATH_TABLE_NUMBER_MAX))
@@ -150,6 +154,14 @@ static bool read_word(struct sl_path_rule *rule, struct slice word)
         rule->job_len = value.len;
         return first;
     }
+    value = value_of(word, "port=");
+    if (value.at != NULL) {
+        bool first = rule->port_len == 0;
+
+        rule->port = value.at;
+        rule->port_len = value.len;
+        return first;
+    }
     number = number_of(rule, word, &value);
     if (number != NULL) {
         bool first = *number < 0;
@@ -197,8 +209,14 @@ bool sl_path_rule_is_for(const struct sl_path_rule *rule, const char *job, int r
             (strlen(job) == rule->job_len && memcmp(job, rule->job, rule->job_len) == 0));
 }
 
+static bool is_port(const struct sl_path_rule *rule, const char *port)
+{
+    return rule->port_len == 0 || (port != NULL && strlen(port) == rule->port_len &&
+                                   memcmp(port, rule->port, rule->port_len) == 0);
+}
+
 struct sl_path_setting sl_path_rules_apply(const struct sl_path_rule *rules, size_t count, int peer,
-                                           int path)
+                                           int path, const char *port)
 {
     struct sl_path_setting out = {.label = SL_PATH_TABLE_UNSAID,
                                   .weight = SL_PATH_TABLE_WEIGHT_MAX};
@@ -206,7 +224,8 @@ struct sl_path_setting sl_path_rules_apply(const struct sl_path_rule *rules, siz
     for (size_t i = 0; i < count; i++) {
         const struct sl_path_rule *rule = &rules[i];
 
-        if ((rule->peer >= 0 && rule->peer != peer) || (rule->path >= 0 && rule->path != path))
+        if ((rule->peer >= 0 && rule->peer != peer) || (rule->path >= 0 && rule->path != path) ||
+            !is_port(rule, port))
             continue;
         if (rule->label >= 0)
             out.label = rule->label;
@@ -322,6 +341,10 @@ static int print_rule(FILE *out, const struct sl_path_rule *rule)
         return err;
     if (rule->job_len > 0) {
         fprintf(out, "job=%.*s", (int)rule->job_len, rule->job);
+        sep = " ";
+    }
+    if (rule->port_len > 0) {
+        fprintf(out, "%sport=%.*s", sep, (int)rule->port_len, rule->port);
         sep = " ";
     }
     const struct {

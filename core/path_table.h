@@ -13,6 +13,7 @@
 #define SL_PATH_TABLE_BYTES_MAX (1u << 20)
 #define SL_PATH_TABLE_RULES_MAX 16384u
 #define SL_PATH_TABLE_JOB_MAX 255u /* bytes of a job's name */
+#define SL_PATH_TABLE_PORT_MAX 79u /* and of a port's, "mlx5_0:1" */
 #define SL_PATH_TABLE_NUMBER_MAX (1 << 20)
 #define SL_PATH_TABLE_LABEL_MAX 0xfffff
 #define SL_PATH_TABLE_WEIGHT_MAX 100
@@ -23,6 +24,8 @@
 struct sl_path_rule {
     const char *job; /* borrowed; of job_len bytes, 0: every job */
     size_t job_len;
+    const char *port; /* of this end; borrowed; of port_len bytes, 0: every port */
+    size_t port_len;
     int32_t rank, peer, path;
     int32_t label;
     int16_t weight;
@@ -30,7 +33,7 @@ struct sl_path_rule {
 };
 
 struct sl_path_table {
-    struct sl_path_rule *rules; /* owned; their jobs lie in the text that was read */
+    struct sl_path_rule *rules; /* owned; their jobs and ports lie in the text that was read */
     size_t count;
     uint64_t until_s; /* since 1970: it counts up to then; 0: for ever */
 };
@@ -57,8 +60,9 @@ int sl_path_rule_check(const struct sl_path_rule *rule);
 int sl_path_table_print(const struct sl_path_table *table, char **out, size_t *len);
 /* Is it for that rank of that job? rank -1: it has none, so only a rule for all is. */
 bool sl_path_rule_is_for(const struct sl_path_rule *rule, const char *job, int rank);
-/* What the rules, which are for this rank, say of a path: of two that say something the later. */
+/* What the rules, which are for this rank, say of a path: of two that say something the later.
+ * port: that it goes by at this end; NULL: none yet, and rules of a port are not for it. */
 struct sl_path_setting sl_path_rules_apply(const struct sl_path_rule *rules, size_t count, int peer,
-                                           int path);
+                                           int path, const char *port);
 
 #endif

@@ -15,6 +15,7 @@
 
 #define AREA "paths"
 #define FOLDER "/dev/shm"
+#define AGENT_FILE "/run/sluiced/paths" /* a folder in which nobody else may take the name */
 #define POLL_NS (20 * SL_NS_PER_MS)
 
 void sl_path_file_name(const char *setting, char *out, size_t cap)
@@ -25,6 +26,13 @@ void sl_path_file_name(const char *setting, char *out, size_t cap)
         snprintf(out, cap, FOLDER "/sluice-paths.%u", (unsigned)geteuid());
     else
         snprintf(out, cap, "%s", setting);
+}
+
+void sl_path_agent_file_name(const char *setting, char *out, size_t cap)
+{
+    bool is_auto = setting[0] == '\0' || strcmp(setting, "auto") == 0;
+
+    snprintf(out, cap, "%s", strcmp(setting, "off") == 0 ? "" : is_auto ? AGENT_FILE : setting);
 }
 
 /* ---- reading ---- */
@@ -124,48 +132,67 @@ int sl_path_file_read(const char *file, char **text, size_t *len)
 
 /* ---- watching ---- */
 
-void sl_path_watch_init(struct sl_path_watch *watch, const char *setting, const char *job)
+void sl_path_watch_init(struct sl_path_watch *watch, const char *table, const char *agent,
+                        const char *job)
 {
     *watch = (struct sl_path_watch){.job = job};
-    sl_path_file_name(setting, watch->file, sizeof(watch->file));
+    sl_path_file_name(table, watch->sources[SL_PATH_OF_PEOPLE].file, SL_PATH_FILE_MAX);
+    sl_path_agent_file_name(agent, watch->sources[SL_PATH_OF_AGENT].file, SL_PATH_FILE_MAX);
+}
+
+static bool rules_drop(struct sl_path_source *source)
+{
+    bool had = source->count > 0;
+
+    free(source->rules);
+    free(source->text);
+    source->rules = NULL;
+    source->text = NULL;
+    source->count = 0;
+    source->until_s = 0;
+    return had;
 }
 
 void sl_path_watch_fini(struct sl_path_watch *watch)
 {
+    for (unsigned i = 0; i < SL_PATH_SOURCES; i++)
+        rules_drop(&watch->sources[i]);
     free(watch->rules);
     *watch = (struct sl_path_watch){0};
 }
 
-static bool rules_drop(struct sl_path_watch *watch)
+static bool same_rule(const struct sl_path_rule *a, const struct sl_path_rule *b)
 {
-    bool had = watch->count > 0;
-
-    free(watch->rules);
-    watch->rules = NULL;
-    watch->count = 0;
-    watch->until_s = 0;
-    return had;
+    return a->rank == b->rank && a->peer == b->peer && a->path == b->path && a->label == b->label &&
+           a->weight == b->weight && a->avoid == b->avoid && a->port_len == b->port_len &&
+           (a->port_len == 0 || memcmp(a->port, b->port, a->port_len) == 0);
 }
 
-/* Rules of other jobs and ranks are left out. */
-static int rules_take(struct sl_path_watch *watch, int rank, const struct sl_path_table *table)
+/* Takes text over. Rules of other jobs and ranks are left out. *changed: they are other rules than
+ * before; a writer that only says again that it lives changes none. */
+static int rules_take(struct sl_path_source *source, const char *job, int rank,
+                      const struct sl_path_table *table, char *text, bool *changed)
 {
     size_t count = 0;
     struct sl_path_rule *rules = calloc(table->count + 1, sizeof(*rules));
 
     if (rules == NULL)
-        return sl_fail(-ENOMEM, "no memory for the path table %s", watch->file);
+        return sl_fail(-ENOMEM, "no memory for the path table %s", source->file);
     for (size_t i = 0; i < table->count; i++) {
-        if (!sl_path_rule_is_for(&table->rules[i], watch->job, rank))
+        if (!sl_path_rule_is_for(&table->rules[i], job, rank))
             continue;
         rules[count] = table->rules[i];
-        rules[count].job = NULL; /* the text goes */
+        rules[count].job = NULL; /* it has been asked for, once and for all */
         rules[count++].job_len = 0;
     }
-    rules_drop(watch);
-    watch->rules = rules;
-    watch->count = count;
-    watch->until_s = table->until_s;
+    *changed = count != source->count;
+    for (size_t i = 0; i < count && !*changed; i++)
+        *changed = !same_rule(&rules[i], &source->rules[i]);
+    rules_drop(source);
+    source->rules = rules;
+    source->text = text;
+    source->count = count;
+    source->until_s = table->until_s;
     return 0;
 }
 
@@ -174,47 +201,90 @@ static bool is_over(uint64_t until_s)
     return until_s != 0 && sl_wall_s() >= until_s;
 }
 
-static bool reload(struct sl_path_watch *watch, int rank)
+static bool reload(struct sl_path_source *source, const char *job, int rank)
 {
     struct sl_path_table table = {0};
-    bool had = watch->count > 0;
+    bool changed = false;
     char *text;
     size_t len;
-    int err = sl_path_file_read(watch->file, &text, &len);
+    int err = sl_path_file_read(source->file, &text, &len);
 
     if (err == 0 && text == NULL)
-        return rules_drop(watch);
+        return rules_drop(source);
     if (err == 0)
         err = sl_path_table_parse(text, len, &table);
     if (err == 0 && is_over(table.until_s))
         table.count = 0;
     if (err == 0)
-        err = rules_take(watch, rank, &table);
+        err = rules_take(source, job, rank, &table, text, &changed);
     sl_path_table_fini(&table);
-    free(text);
     if (err != 0) {
-        sl_warn(AREA, "%s changes nothing: %s", watch->file, sluice_last_error());
+        free(text);
+        sl_warn(AREA, "%s changes nothing: %s", source->file, sluice_last_error());
         return false;
     }
-    sl_info(AREA, "%s has %zu rules for this rank", watch->file, watch->count);
-    return had || watch->count > 0;
+    if (changed)
+        sl_info(AREA, "%s has %zu rules for this rank", source->file, source->count);
+    return changed;
 }
 
-bool sl_path_watch_poll(struct sl_path_watch *watch, int rank, uint64_t now_ns)
+static bool source_poll(struct sl_path_source *source, const char *job, int rank)
 {
     struct sl_path_file_mark mark = {0};
     struct stat st;
 
-    if (watch->file[0] == '\0' || now_ns < watch->next_ns)
+    if (source->file[0] == '\0')
+        return false;
+    if (lstat(source->file, &st) == 0)
+        mark = mark_of(&st);
+    if (!same_mark(&mark, &source->mark)) {
+        source->mark = mark;
+        return reload(source, job, rank);
+    }
+    return is_over(source->until_s) && rules_drop(source);
+}
+
+/* The rules of all files, in their order. */
+static int join(struct sl_path_watch *watch)
+{
+    size_t count = 0, at = 0;
+    struct sl_path_rule *rules;
+
+    for (unsigned i = 0; i < SL_PATH_SOURCES; i++)
+        count += watch->sources[i].count;
+    rules = calloc(count + 1, sizeof(*rules));
+    if (rules == NULL)
+        return sl_fail(-ENOMEM, "no memory for %zu rules of path tables", count);
+    for (unsigned i = 0; i < SL_PATH_SOURCES; i++) {
+        const struct sl_path_source *source = &watch->sources[i];
+
+        if (source->count > 0)
+            memcpy(rules + at, source->rules, source->count * sizeof(*rules));
+        at += source->count;
+    }
+    free(watch->rules);
+    watch->rules = rules;
+    watch->count = count;
+    return 0;
+}
+
+bool sl_path_watch_poll(struct sl_path_watch *watch, int rank, uint64_t now_ns)
+{
+    bool changed = false;
+
+    if (now_ns < watch->next_ns)
         return false;
     watch->next_ns = now_ns + POLL_NS;
-    if (lstat(watch->file, &st) == 0)
-        mark = mark_of(&st);
-    if (!same_mark(&mark, &watch->mark)) {
-        watch->mark = mark;
-        return reload(watch, rank);
-    }
-    return is_over(watch->until_s) && rules_drop(watch);
+    for (unsigned i = 0; i < SL_PATH_SOURCES; i++)
+        changed |= source_poll(&watch->sources[i], watch->job, rank);
+    if (!changed)
+        return false;
+    if (join(watch) == 0)
+        return true;
+    /* Ports of the old rules may lie in a text that is gone. */
+    sl_warn(AREA, "there are no rules for paths: %s", sluice_last_error());
+    watch->count = 0;
+    return true;
 }
 
 /* ---- writing ---- */

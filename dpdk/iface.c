@@ -244,7 +244,8 @@ static void iface_init(struct sl_dpdk_iface *iface, struct sl_worker *worker,
     iface->mp.lanes = &sl_dpdk_lanes;
     iface->epoll_fd = iface->nap.fd = -1;
     settings_read(iface);
-    sl_path_watch_init(&iface->mp.table, iface->config->paths_table, iface->config->job);
+    sl_path_watch_init(&iface->mp.table, iface->config->paths_table, iface->config->paths_agent,
+                       iface->config->job);
     iface->mp.eager_bytes = (uint32_t)sl_dpdk_config(iface->config)->mp.eager_bytes;
     iface->mp.probe_bytes = SL_DPDK_PROBE_BYTES;
     sl_mp_iface_init(&iface->mp);

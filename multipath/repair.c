@@ -24,6 +24,7 @@
 #include "multipath/repair.h"
 #include "multipath/setup.h"
 #include "multipath/sideband.h"
+#include "multipath/steer.h"
 #include "multipath/trial.h"
 
 #include "core/err.h"
@@ -158,6 +159,7 @@ static void on_offer(struct sl_mp_conn *conn, const struct sl_mp_control *contro
     path->rail = conn->iface->rails[theirs->remote_rail];
     path->remote_rail = theirs->local_rail;
     path->turn = theirs->turn;
+    sl_mp_steer_path(path); /* it may be another rail than before, and there are rules of rails */
     sl_mp_path_reset(path);
     if (!path->rail->usable)
         snprintf(why, sizeof(why), "%s: %s", path->rail->name, path->rail->why);

@@ -7,6 +7,7 @@
 #include "multipath/lazy.h"
 #include "multipath/repair.h"
 #include "multipath/sideband.h"
+#include "multipath/steer.h"
 
 #include "core/err.h"
 
@@ -287,6 +288,7 @@ static int path_plan(struct sl_mp_conn *conn, unsigned local, unsigned remote)
     path->remote_rail = (uint8_t)remote;
     path->turn = (uint8_t)turn;
     path->leads = true;
+    sl_mp_steer_path(path); /* there are rules of rails, too */
     return 0;
 }
 

@@ -37,29 +37,28 @@ static bool set(struct sl_mp_path *path, const struct sl_path_setting *setting)
     return changed;
 }
 
-static struct sl_path_setting setting_of(const struct sl_mp_path *path)
+static struct sl_path_setting setting_of(const struct sl_mp_path *path, unsigned number)
 {
     const struct sl_path_watch *table = &path->conn->iface->table;
 
-    return sl_path_rules_apply(table->rules, table->count, path->conn->base.peer, path->idx);
+    return sl_path_rules_apply(table->rules, table->count, path->conn->base.peer, (int)number,
+                               path->rail != NULL ? path->rail->name : NULL);
 }
 
 void sl_mp_steer_path(struct sl_mp_path *path)
 {
-    struct sl_path_setting setting = setting_of(path);
+    struct sl_path_setting setting = setting_of(path, path->idx);
 
     set(path, &setting);
 }
 
 void sl_mp_steer_routes(struct sl_mp_path *path)
 {
-    const struct sl_path_watch *table = &path->conn->iface->table;
     unsigned count = path->lanes->routes != NULL ? path->lanes->routes(path) : 0;
 
     for (unsigned i = 0; i < count; i++) {
         unsigned number = path->idx + (i + 1) * SL_STATE_PATH_ROUTE;
-        struct sl_path_setting setting =
-            sl_path_rules_apply(table->rules, table->count, path->conn->base.peer, (int)number);
+        struct sl_path_setting setting = setting_of(path, number);
 
         if (path->lanes->weigh_route(path, i, setting.weight, setting.avoid))
             sl_mp_event(path->conn->iface, SL_EVENT_PATH_SET, path->conn->base.peer, number,
@@ -153,7 +152,7 @@ static void apply(struct sl_mp_conn *conn)
 
         if (path == NULL)
             continue;
-        struct sl_path_setting setting = setting_of(path);
+        struct sl_path_setting setting = setting_of(path, path->idx);
 
         sl_mp_steer_routes(path);
         if (!set(path, &setting))

@@ -263,7 +263,8 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
     iface->mp.lanes = &sl_verbs_lanes;
     iface->mp.settings = sl_mp_settings_of(&sl_verbs_config(iface->config)->mp,
                                            iface->config->connect_timeout_ms, MAGIC);
-    sl_path_watch_init(&iface->mp.table, iface->config->paths_table, iface->config->job);
+    sl_path_watch_init(&iface->mp.table, iface->config->paths_table, iface->config->paths_agent,
+                       iface->config->job);
     iface->mp.eager_bytes = (uint32_t)sl_verbs_config(iface->config)->mp.eager_bytes;
     iface->mp.probe_bytes = MTU_MAX;
     sl_mp_iface_init(&iface->mp);

@@ -15,6 +15,8 @@ static void check_same(const struct sl_path_rule *a, const struct sl_path_rule *
               a->path == b->path && a->label == b->label && a->weight == b->weight &&
               a->avoid == b->avoid);
     sl_assert(a->job_len == 0 || memcmp(a->job, b->job, a->job_len) == 0);
+    sl_assert(a->port_len == b->port_len &&
+              (a->port_len == 0 || memcmp(a->port, b->port, a->port_len) == 0));
 }
 
 static void check_again(const struct sl_path_table *table)
@@ -52,7 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < table.count; i++)
         sl_assert(sl_path_rule_check(&table.rules[i]) == 0);
     for (int path = 0; path < 4; path++) {
-        struct sl_path_setting is = sl_path_rules_apply(table.rules, table.count, 1, path);
+        struct sl_path_setting is =
+            sl_path_rules_apply(table.rules, table.count, 1, path, path == 1 ? "rxe0:1" : NULL);
 
         sl_assert(is.weight >= 1 && is.weight <= SL_PATH_TABLE_WEIGHT_MAX &&
                   is.label <= SL_PATH_TABLE_LABEL_MAX);

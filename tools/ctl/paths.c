@@ -60,6 +60,10 @@ static void print_rule(const struct sl_path_rule *rule)
         printf("\"%.*s\", ", (int)rule->job_len, rule->job);
     else
         printf("null, ");
+    if (rule->port_len > 0) /* as above */
+        printf("\"port\": \"%.*s\", ", (int)rule->port_len, rule->port);
+    else
+        printf("\"port\": null, ");
     print_number("rank", rule->rank);
     print_number("peer", rule->peer);
     print_number("path", rule->path);
@@ -116,7 +120,9 @@ int sc_paths_show(const char *file, bool json)
 static bool same_paths(const struct sl_path_rule *a, const struct sl_path_rule *b)
 {
     return a->job_len == b->job_len && (a->job_len == 0 || !memcmp(a->job, b->job, a->job_len)) &&
-           a->rank == b->rank && a->peer == b->peer && a->path == b->path;
+           a->port_len == b->port_len &&
+           (a->port_len == 0 || !memcmp(a->port, b->port, a->port_len)) && a->rank == b->rank &&
+           a->peer == b->peer && a->path == b->path;
 }
 
 /* Takes the rules of exactly these paths out; what the last of them said, where they say nothing,

@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -165,23 +166,50 @@ static void the_later_rule_counts_in_what_it_says(void **state)
                                 "end 3\n",
                            &table),
                      0);
-    is = sl_path_rules_apply(table.rules, table.count, 0, 2);
+    is = sl_path_rules_apply(table.rules, table.count, 0, 2, NULL);
     assert_int_equal(is.weight, 80);
     assert_int_equal(is.label, 5);
     assert_false(is.avoid);
-    is = sl_path_rules_apply(table.rules, table.count, 1, 0);
+    is = sl_path_rules_apply(table.rules, table.count, 1, 0, NULL);
     assert_int_equal(is.weight, 80);
     assert_true(is.avoid);
-    is = sl_path_rules_apply(table.rules, table.count, 1, 2);
+    is = sl_path_rules_apply(table.rules, table.count, 1, 2, NULL);
     assert_int_equal(is.weight, 10);
     assert_int_equal(is.label, 5);
     assert_false(is.avoid);
-    is = sl_path_rules_apply(table.rules, table.count, -1, 2); /* a peer without a rank */
+    is = sl_path_rules_apply(table.rules, table.count, -1, 2, NULL); /* a peer without a rank */
     assert_int_equal(is.weight, 80);
-    is = sl_path_rules_apply(NULL, 0, 1, 2);
+    is = sl_path_rules_apply(NULL, 0, 1, 2, NULL);
     assert_int_equal(is.weight, SL_PATH_TABLE_WEIGHT_MAX);
     assert_int_equal(is.label, SL_PATH_TABLE_UNSAID);
     assert_false(is.avoid);
+    sl_path_table_fini(&table);
+}
+
+static void a_rule_of_a_port_is_for_paths_by_it(void **state)
+{
+    struct sl_path_table table;
+    char text[256], name[SL_PATH_TABLE_PORT_MAX + 2];
+
+    (void)state;
+    assert_int_equal(
+        parse(HEAD "port=mlx5_0:1 avoid\npeer=1 port=mlx5_1:1 weight=7\nend 2\n", &table), 0);
+    assert_int_equal(table.rules[0].port_len, 8);
+    assert_true(sl_path_rules_apply(table.rules, table.count, 1, 0, "mlx5_0:1").avoid);
+    assert_false(sl_path_rules_apply(table.rules, table.count, 1, 0, "mlx5_0:12").avoid);
+    assert_false(sl_path_rules_apply(table.rules, table.count, 1, 0, "mlx5_0:").avoid);
+    assert_false(sl_path_rules_apply(table.rules, table.count, 1, 0, NULL).avoid);
+    assert_int_equal(sl_path_rules_apply(table.rules, table.count, 1, 0, "mlx5_1:1").weight, 7);
+    assert_int_equal(sl_path_rules_apply(table.rules, table.count, 2, 0, "mlx5_1:1").weight, 100);
+    sl_path_table_fini(&table);
+    assert_int_equal(parse(HEAD "port=a port=b avoid\nend 1\n", &table), -EBADMSG);
+    assert_int_equal(parse(HEAD "port= avoid\nend 1\n", &table), -EBADMSG);
+    memset(name, 'p', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    snprintf(text, sizeof(text), HEAD "port=%s avoid\nend 1\n", name);
+    assert_int_equal(parse(text, &table), -EBADMSG);
+    snprintf(text, sizeof(text), HEAD "port=%s avoid\nend 1\n", name + 1);
+    assert_int_equal(parse(text, &table), 0);
     sl_path_table_fini(&table);
 }
 
@@ -194,6 +222,7 @@ int main(void)
         cmocka_unit_test(what_is_printed_is_read_again),
         cmocka_unit_test(rules_are_for_ranks_of_jobs),
         cmocka_unit_test(the_later_rule_counts_in_what_it_says),
+        cmocka_unit_test(a_rule_of_a_port_is_for_paths_by_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@
 #define STEP_NS (20 * SL_NS_PER_MS)
 
 struct place {
-    char folder[64], file[128];
+    char folder[64], file[128], agent[128];
     uint64_t now_ns;
     struct sl_path_watch watch;
 };
@@ -31,7 +31,8 @@ static int set_up(void **state)
     snprintf(p->folder, sizeof(p->folder), "/tmp/sluice-paths-XXXXXX");
     assert_non_null(mkdtemp(p->folder));
     snprintf(p->file, sizeof(p->file), "%s/table", p->folder);
-    sl_path_watch_init(&p->watch, p->file, "train");
+    snprintf(p->agent, sizeof(p->agent), "%s/agent", p->folder);
+    sl_path_watch_init(&p->watch, p->file, p->agent, "train");
     *state = p;
     return 0;
 }
@@ -51,14 +52,19 @@ static int tear_down(void **state)
 }
 
 /* As anybody writes it who knows nothing of this code: in place. */
-static void put(const struct place *p, const char *text, mode_t mode)
+static void put_into(const char *file, const char *text, mode_t mode)
 {
-    int fd = open(p->file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     assert_int_equal(fchmod(fd, mode), 0);
     close(fd);
+}
+
+static void put(const struct place *p, const char *text, mode_t mode)
+{
+    put_into(p->file, text, mode);
 }
 
 static bool poll_later(struct place *p)
@@ -84,6 +90,54 @@ static void rules_of_this_rank_come_go_and_change(void **state)
     assert_true(poll_later(p));
     assert_int_equal(p->watch.count, 0);
     assert_false(poll_later(p));
+}
+
+static struct sl_path_setting setting(const struct place *p, const char *port)
+{
+    return sl_path_rules_apply(p->watch.rules, p->watch.count, 2, 0, port);
+}
+
+static void the_agent_speaks_first_and_people_have_the_last_word(void **state)
+{
+    struct place *p = *state;
+
+    put_into(p->agent, HEAD "port=rxe0:1 avoid\nport=rxe2:1 weight=10\nend 2\n", 0600);
+    assert_true(poll_later(p));
+    assert_int_equal(p->watch.count, 2);
+    assert_true(setting(p, "rxe0:1").avoid);
+    assert_false(setting(p, "rxe0:11").avoid);
+    assert_false(setting(p, NULL).avoid);
+    assert_int_equal(setting(p, "rxe2:1").weight, 10);
+    put(p, HEAD "path=0 use\nend 1\n", 0600);
+    assert_true(poll_later(p));
+    assert_int_equal(p->watch.count, 3);
+    assert_false(setting(p, "rxe0:1").avoid);
+    assert_int_equal(setting(p, "rxe2:1").weight, 10);
+    /* One is damaged, or goes: the other one stands. */
+    put_into(p->agent, HEAD "port=rxe0:1\nend 1\n", 0600);
+    assert_false(poll_later(p));
+    assert_int_equal(p->watch.count, 3);
+    assert_int_equal(unlink(p->file), 0);
+    assert_true(poll_later(p));
+    assert_true(setting(p, "rxe0:1").avoid);
+    assert_int_equal(unlink(p->agent), 0);
+    assert_true(poll_later(p));
+    assert_int_equal(p->watch.count, 0);
+}
+
+static void the_same_rules_once_more_are_no_change(void **state)
+{
+    struct place *p = *state;
+
+    put(p, HEAD "until 99999999998\nport=a:1 avoid\nend 1\n", 0600);
+    assert_true(poll_later(p));
+    put(p, HEAD "until 99999999999\nport=a:1 avoid\nend 1\n", 0600);
+    assert_false(poll_later(p));
+    assert_int_equal(p->watch.sources[SL_PATH_OF_PEOPLE].until_s, 99999999999);
+    assert_true(setting(p, "a:1").avoid);
+    put(p, HEAD "until 99999999999\nport=b:1 avoid\nend 1\n", 0600);
+    assert_true(poll_later(p));
+    assert_true(setting(p, "b:1").avoid);
 }
 
 static void the_file_is_looked_at_every_20_ms_at_most(void **state)
@@ -187,7 +241,7 @@ static void rules_end_with_their_time(void **state)
     put(p, text, 0600);
     assert_true(poll_later(p));
     assert_int_equal(p->watch.count, 1);
-    p->watch.until_s = sl_wall_s(); /* time goes by */
+    p->watch.sources[SL_PATH_OF_PEOPLE].until_s = sl_wall_s(); /* time goes by */
     assert_true(poll_later(p));
     assert_int_equal(p->watch.count, 0);
     assert_false(poll_later(p));
@@ -199,13 +253,15 @@ static void off_reads_nothing(void **state)
     struct sl_path_watch watch;
     char name[64];
 
-    sl_path_watch_init(&watch, "off", "train");
+    sl_path_watch_init(&watch, "off", "off", "train");
     assert_false(sl_path_watch_poll(&watch, 1, p->now_ns));
-    assert_string_equal(watch.file, "");
+    assert_string_equal(watch.sources[SL_PATH_OF_PEOPLE].file, "");
+    assert_string_equal(watch.sources[SL_PATH_OF_AGENT].file, "");
     sl_path_watch_fini(&watch);
-    sl_path_watch_init(&watch, "auto", "train");
+    sl_path_watch_init(&watch, "auto", "auto", "train");
     snprintf(name, sizeof(name), "/dev/shm/sluice-paths.%u", (unsigned)geteuid());
-    assert_string_equal(watch.file, name);
+    assert_string_equal(watch.sources[SL_PATH_OF_PEOPLE].file, name);
+    assert_string_equal(watch.sources[SL_PATH_OF_AGENT].file, "/run/sluiced/paths");
     sl_path_watch_fini(&watch);
 }
 
@@ -280,6 +336,8 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(rules_of_this_rank_come_go_and_change),
+        CASE(the_agent_speaks_first_and_people_have_the_last_word),
+        CASE(the_same_rules_once_more_are_no_change),
         CASE(the_file_is_looked_at_every_20_ms_at_most),
         CASE(rules_of_others_alone_are_no_change),
         CASE(a_torn_table_changes_nothing),

@@ -33,7 +33,7 @@ json_has_the_same() {
         ctl paths show --json | python3 -c '
 import json, sys
 table = json.load(sys.stdin)
-none = {"job": None, "rank": None, "peer": None, "path": None, "label": None, "weight": None, "avoid": None}
+none = {"job": None, "port": None, "rank": None, "peer": None, "path": None, "label": None, "weight": None, "avoid": None}
 assert table == {"version": 1, "until": 4000000000, "rules": [
     {**none, "job": "a", "peer": 2, "weight": 7}, {**none, "label": 16, "avoid": False}]}, table'
 }

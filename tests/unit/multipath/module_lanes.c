@@ -78,7 +78,8 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
     iface->settings = sl_mp_settings_of(
         &(struct sl_mp_config){.paths = "auto", .path_wait_ms = 1000}, 1000, 0x4b4b);
     iface->eager_bytes = 4096;
-    sl_path_watch_init(&iface->table, worker->config->paths_table, worker->config->job);
+    sl_path_watch_init(&iface->table, worker->config->paths_table, worker->config->paths_agent,
+                       worker->config->job);
     sl_mp_iface_init(iface);
     err = sl_mp_memory_open(iface, 4);
     if (err == 0)

@@ -20,20 +20,25 @@
 #define SOON_NS (100 * SL_NS_PER_MS)
 #define MESSAGE (1u << 20)
 
-static char folder[64], file[96];
+static char folder[64], file[96], agent[96];
 
 /* Beside it and renamed, as writers do. */
-static void put(const char *text)
+static void put_into(const char *name, const char *text)
 {
     char fresh[128];
 
-    snprintf(fresh, sizeof(fresh), "%s.new", file);
+    snprintf(fresh, sizeof(fresh), "%s.new", name);
     int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     close(fd);
-    assert_int_equal(rename(fresh, file), 0);
+    assert_int_equal(rename(fresh, name), 0);
+}
+
+static void put(const char *text)
+{
+    put_into(file, text);
 }
 
 static void prepare_with(void (*more)(struct fake_ibv_device *params))
@@ -41,9 +46,11 @@ static void prepare_with(void (*more)(struct fake_ibv_device *params))
     snprintf(folder, sizeof(folder), "/tmp/sluice-steer-XXXXXX");
     assert_non_null(mkdtemp(folder));
     snprintf(file, sizeof(file), "%s/table", folder);
+    snprintf(agent, sizeof(agent), "%s/agent", folder);
     world_prepare(more);
     for (unsigned side = 0; side < 2; side++) {
         snprintf(world[side].config.paths_table, SL_TEXT_MAX, "%s", file);
+        snprintf(world[side].config.paths_agent, SL_TEXT_MAX, "%s", agent);
         snprintf(world[side].config.job, SL_TEXT_MAX, "train");
         world[side].worker.rank = (int)side;
     }
@@ -189,6 +196,47 @@ static void rules_for_others_change_nothing(void **state)
         assert_int_equal(path_of(0, i)->weight, 100);
     }
     assert_false(path_of(1, 0)->is_avoided);
+}
+
+/* By the node agent, in a file of its own; what people say of the same path counts more. */
+static void a_rule_of_a_port_is_for_all_paths_by_it(void **state)
+{
+    const char *name;
+    char text[256];
+
+    (void)state;
+    name = path_of(0, 1)->rail->name;
+    snprintf(text, sizeof(text), HEAD "port=%s avoid\nend 1\n", name);
+    put_into(agent, text);
+    WORLD_UNTIL(path_of(0, 1)->is_avoided && world_ep(0)->paths_up == 2 &&
+                world_ep(1)->paths_up == 2);
+    assert_false(path_of(0, 0)->is_avoided);
+    assert_int_equal(part_of_second(4), 0);
+    put(HEAD "rank=0 use\nend 1\n");
+    WORLD_UNTIL(!path_of(0, 1)->is_avoided);
+    assert_in_range(part_of_second(16), 28, 60);
+    assert_int_equal(unlink(agent), 0);
+}
+
+/* Rails of a path are chosen after it was made, by the other end for one of the two. */
+static void a_rule_of_a_port_counts_for_new_paths(void **state)
+{
+    (void)state;
+    prepare();
+    put_into(agent, HEAD "port=a0:1 avoid\nport=a1:1 weight=25\nport=b1:1 avoid\nend 3\n");
+    world_join();
+    for (unsigned side = 0; side < 2; side++)
+        WORLD_UNTIL(world_ep(side)->paths_up == world_rails[0]);
+    for (unsigned i = 0; i < 2; i++) {
+        const struct sl_mp_path *ours = path_of(0, i), *theirs = path_of(1, i);
+        bool is_first = strcmp(ours->rail->name, "a0:1") == 0;
+
+        assert_true(is_first || strcmp(ours->rail->name, "a1:1") == 0);
+        assert_int_equal(ours->is_avoided, is_first);
+        assert_int_equal(ours->weight, is_first ? 100 : 25);
+        assert_int_equal(theirs->is_avoided, strcmp(theirs->rail->name, "b1:1") == 0);
+    }
+    assert_int_equal(unlink(agent), 0);
 }
 
 static void a_torn_table_changes_nothing(void **state)
@@ -416,6 +464,8 @@ int main(void)
         CASE(a_path_to_be_avoided_is_better_than_none),
         CASE(paths_that_are_all_to_be_avoided_carry_as_ever),
         CASE(rules_for_others_change_nothing),
+        CASE(a_rule_of_a_port_is_for_all_paths_by_it),
+        cmocka_unit_test_teardown(a_rule_of_a_port_counts_for_new_paths, clean),
         CASE(a_torn_table_changes_nothing),
         cmocka_unit_test_teardown(a_new_connection_has_it_from_the_start, clean),
         cmocka_unit_test_setup_teardown(a_label_is_changed_in_place_where_the_device_can,
