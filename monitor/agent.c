@@ -7,6 +7,7 @@
 #include "monitor/metrics_node.h"
 #include "monitor/ranks.h"
 #include "monitor/source.h"
+#include "monitor/steering.h"
 #include "monitor/store.h"
 
 #include "core/err.h"
@@ -49,6 +50,7 @@ struct sl_agent {
     struct sl_bundle *bundle; /* NULL: nothing is recorded */
     uint64_t began_ns;
     struct sl_isolation *isolation; /* NULL: nobody asks for it */
+    struct sl_steering *steering;   /* the same */
     struct sl_mon_record scratch_records[64];
     int epoll_fd;
     bool config_is_bad;
@@ -344,6 +346,19 @@ static int isolation_open(struct sl_agent *agent)
     return sl_isolation_open(&options, &agent->isolation);
 }
 
+static int steering_open(struct sl_agent *agent)
+{
+    const struct sl_steering_options options = {.config = &agent->config,
+                                                .mon = agent->mon,
+                                                .log =
+                                                    agent->events != NULL ? agent->events : stderr,
+                                                .recall = recall,
+                                                .note = note,
+                                                .arg = agent};
+
+    return sl_steering_open(&options, &agent->steering);
+}
+
 static int store_open(struct sl_agent *agent)
 {
     const struct sl_mon_store_options options = {.transitions_max =
@@ -422,6 +437,8 @@ int sl_agent_open(const struct sl_agent_options *options, struct sl_agent **out)
         err = outputs_open(agent);
     if (err == 0)
         err = isolation_open(agent);
+    if (err == 0)
+        err = steering_open(agent);
     if (err != 0) {
         sl_agent_close(agent);
         return err;
@@ -435,6 +452,7 @@ void sl_agent_close(struct sl_agent *agent)
 {
     if (agent == NULL)
         return;
+    sl_steering_close(agent->steering);
     sl_isolation_close(agent->isolation);
     if (agent->events != NULL && agent->events != stdout)
         fclose(agent->events);
@@ -466,11 +484,16 @@ void sl_agent_turn(struct sl_agent *agent)
 
 void sl_agent_tick(struct sl_agent *agent)
 {
+    const struct sl_mon_port *ports[PORTS_MAX];
+
     set_time(agent);
     for (unsigned i = 0; i < sl_source_class_count; i++)
         if (agent->places[i].source != NULL)
             source_tick(agent, i);
     calm(agent);
+    /* Before anything is written to the disk: ranks wait for it. */
+    if (agent->steering != NULL)
+        sl_steering_tick(agent->steering, ports, sl_agent_ports(agent, ports, PORTS_MAX));
     (void)sl_mon_store_retry(agent->store);
     write_events(agent);
     if (agent->bundle != NULL)
@@ -569,6 +592,7 @@ static void more_metrics(void *arg, enum sl_mon_format format, FILE *out)
     if (agent->config.node_names != SL_MON_OFF)
         sl_mon_metrics_node(format, ports, sl_agent_ports(agent, ports, PORTS_MAX), out);
     sl_isolation_metrics(agent->isolation, format, out);
+    sl_steering_metrics(agent->steering, format, out);
 }
 
 bool sl_agent_metrics(struct sl_agent *agent, enum sl_mon_format format, FILE *out)
@@ -600,6 +624,10 @@ bool sl_agent_json(struct sl_agent *agent, const char *name, struct json_object 
 
     if (name == NULL || strcmp(name, "isolation") == 0) {
         sl_isolation_json(agent->isolation, out);
+        found = true;
+    }
+    if (name == NULL || strcmp(name, "steering") == 0) {
+        sl_steering_json(agent->steering, out);
         found = true;
     }
     for (unsigned i = 0; i < sl_source_class_count; i++) {

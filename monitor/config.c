@@ -96,6 +96,26 @@ const struct sl_mon_config_row sl_mon_config_rows[] = {
          "The file of the bearer token, read anew each time. Nothing: none."),
     TEXT("isolate", "ca", isolate_ca, "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
          "The file of the certificates that the API's own must be signed by."),
+    CHOICE(
+        "steer", "mode", steer_mode, "off shadow act", "off",
+        "act: ranks of this host are told to send by other ports than those that are bad; shadow: "
+        "it is only told and counted."),
+    TEXT("steer", "checks", steer_checks,
+         "packet_loss,rank_paths,receive_errors,symbol_errors,link_recovery,link_flap,link_speed",
+         "Checks of RDMA ports that count, between commas. link_speed lowers the port's weight to "
+         "what is left of it, all others have it avoided."),
+    NUMBER("steer", "ports", steer_ports, "1", "", 1, 63,
+           "So many are avoided at once at most, and never the last one."),
+    NUMBER("steer", "rest_s", steer_rest_s, "60", "s", 1, 86400,
+           "Without evidence for so long, and a port that is avoided is tried again; twice as long "
+           "each time that it was too early."),
+    NUMBER("steer", "trial_s", steer_trial_s, "30", "s", 1, 86400,
+           "It carries well for so long, and it is used as before."),
+    NUMBER("steer", "trial_weight", steer_trial_weight, "10", "", 1, 99,
+           "What it carries meanwhile, against 100 of the others."),
+    TEXT("steer", "table", steer_table, "/run/sluiced/paths",
+         "The path table for ranks, in a folder that is root's; SLUICE_PATHS_AGENT says to ranks "
+         "where it is."),
     NUMBER("sources", "period_ms", period_ms, "1000", "ms", 100, 60000,
            "Time between readings of counters."),
     NUMBER("sources", "subjects", subjects, "4096", "", 16, 65536,

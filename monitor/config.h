@@ -40,6 +40,9 @@ struct sl_mon_config {
     char isolate_node[SL_MON_PATH / 4]; /* "": the host's name */
     char isolate_slurm_bin[SL_MON_PATH];
     char isolate_api[SL_MON_PATH], isolate_token[SL_MON_PATH], isolate_ca[SL_MON_PATH];
+    int steer_mode; /* a place in the words of its row */
+    char steer_checks[SL_MON_PATH], steer_table[SL_MON_PATH];
+    int64_t steer_ports, steer_rest_s, steer_trial_s, steer_trial_weight;
     char rdma_root[SL_MON_PATH], kmsg_path[SL_MON_PATH];
     enum sl_mon_wanted node_names; /* of metrics, besides */
     enum sl_mon_wanted link, rdma, kmsg;
