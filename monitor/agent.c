@@ -5,6 +5,7 @@
 #include "monitor/event_line.h"
 #include "monitor/isolation.h"
 #include "monitor/metrics_node.h"
+#include "monitor/probing.h"
 #include "monitor/ranks.h"
 #include "monitor/source.h"
 #include "monitor/steering.h"
@@ -51,6 +52,7 @@ struct sl_agent {
     uint64_t began_ns;
     struct sl_isolation *isolation; /* NULL: nobody asks for it */
     struct sl_steering *steering;   /* the same */
+    struct sl_probing *probing;
     struct sl_mon_record scratch_records[64];
     int epoll_fd;
     bool config_is_bad;
@@ -439,6 +441,8 @@ int sl_agent_open(const struct sl_agent_options *options, struct sl_agent **out)
         err = isolation_open(agent);
     if (err == 0)
         err = steering_open(agent);
+    if (err == 0)
+        err = sl_probing_open(&agent->config, &agent->probing);
     if (err != 0) {
         sl_agent_close(agent);
         return err;
@@ -452,6 +456,7 @@ void sl_agent_close(struct sl_agent *agent)
 {
     if (agent == NULL)
         return;
+    sl_probing_close(agent->probing);
     sl_steering_close(agent->steering);
     sl_isolation_close(agent->isolation);
     if (agent->events != NULL && agent->events != stdout)
@@ -499,6 +504,7 @@ void sl_agent_tick(struct sl_agent *agent)
     if (agent->bundle != NULL)
         sl_bundle_flush(agent->bundle);
     sl_isolation_tick(agent->isolation, agent->store, sl_mon_time(agent->mon));
+    sl_probing_tick(agent->probing, sl_mon_time(agent->mon));
 }
 
 /* ---- what others ask ---- */
@@ -593,6 +599,7 @@ static void more_metrics(void *arg, enum sl_mon_format format, FILE *out)
         sl_mon_metrics_node(format, ports, sl_agent_ports(agent, ports, PORTS_MAX), out);
     sl_isolation_metrics(agent->isolation, format, out);
     sl_steering_metrics(agent->steering, format, out);
+    sl_probing_metrics(agent->probing, format, out);
 }
 
 bool sl_agent_metrics(struct sl_agent *agent, enum sl_mon_format format, FILE *out)
@@ -630,6 +637,10 @@ bool sl_agent_json(struct sl_agent *agent, const char *name, struct json_object 
         sl_steering_json(agent->steering, out);
         found = true;
     }
+    if (name == NULL || strcmp(name, "probing") == 0) {
+        sl_probing_json(agent->probing, out);
+        found = true;
+    }
     for (unsigned i = 0; i < sl_source_class_count; i++) {
         const struct place *place = &agent->places[i];
 
@@ -640,6 +651,12 @@ bool sl_agent_json(struct sl_agent *agent, const char *name, struct json_object 
         found = true;
     }
     return found;
+}
+
+int sl_agent_probe(struct sl_agent *agent, const struct sl_probing_wish *wish, uint64_t *id)
+{
+    set_time(agent);
+    return sl_probing_ask(agent->probing, wish, sl_mon_time(agent->mon), id);
 }
 
 struct sl_mon_store *sl_agent_store(struct sl_agent *agent)

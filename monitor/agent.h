@@ -17,6 +17,7 @@
 #include "monitor/store.h"
 
 struct json_object;
+struct sl_probing_wish;
 
 struct sl_agent;
 
@@ -62,6 +63,8 @@ const struct sl_mon_probe *sl_agent_probes(struct sl_agent *agent, unsigned *cou
 unsigned sl_agent_ports(struct sl_agent *agent, const struct sl_mon_port **out, unsigned most);
 /* What the sources of that name (NULL: all) add to an answer. False: there is none. */
 bool sl_agent_json(struct sl_agent *agent, const char *name, struct json_object *out);
+/* Asks for a probe: its number. As sl_probing_ask(). */
+int sl_agent_probe(struct sl_agent *agent, const struct sl_probing_wish *wish, uint64_t *id);
 /* Something was said while it was opened, for people: a store that was set aside. */
 const char *sl_agent_note(const struct sl_agent *agent);
 

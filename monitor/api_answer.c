@@ -272,6 +272,7 @@ static int answer_status(struct sl_agent *agent, FILE *out)
     json_object_object_add(object, "counts", counts_of(mon, &counts));
     json_object_object_add(object, "conditions", conditions_of(agent, NULL));
     json_object_object_add(object, "probes", probes_of(agent));
+    (void)sl_agent_json(agent, "steering", object);
     return write_object(object, out);
 }
 
@@ -536,7 +537,31 @@ static int answer_clear(struct sl_agent *agent, const struct sl_api_request *req
     return write_object(object, out);
 }
 
+static int answer_probe(struct sl_agent *agent, const struct sl_api_request *request, FILE *out,
+                        int *status)
+{
+    struct json_object *object = object_new();
+    uint64_t id = 0;
+    int err = sl_agent_probe(agent, &request->probe, &id);
+
+    if (err == 0) {
+        add_number(object, "probe", id);
+    } else {
+        *status = err == -EAGAIN ? 503 : 400;
+        add_text(object, "error", sluice_last_error());
+    }
+    return write_object(object, out);
+}
+
 /* ---- one request ---- */
+
+/* Who asks over HTTP may change nothing; to send packets is another matter, if that is said. */
+static bool may(struct sl_agent *agent, const struct sl_api_request *request,
+                const struct sl_api_asker *asker)
+{
+    return !request->is_write || asker->may_write ||
+           (request->what == SL_API_PROBE && sl_agent_config(agent)->probe_http == SL_MON_ON);
+}
 
 static int answer(struct sl_agent *agent, const struct sl_api_request *request,
                   const struct sl_api_asker *asker, struct sl_api_answer *answer, FILE *out)
@@ -559,6 +584,7 @@ static int answer(struct sl_agent *agent, const struct sl_api_request *request,
     case SL_API_CONFIG: return answer_config(agent, out);
     case SL_API_PROBES: return answer_probes(agent, out);
     case SL_API_SOURCE: return answer_source(agent, request->name, out, &answer->status);
+    case SL_API_PROBE: return answer_probe(agent, request, out, &answer->status);
     case SL_API_CLEAR: return answer_clear(agent, request, out, &answer->status);
     case SL_API_VERDICTS: return answer_verdicts(agent, request, out);
     case SL_API_ACK: return answer_ack(agent, request, asker, out, &answer->status);
@@ -591,7 +617,7 @@ int sl_api_answer(struct sl_agent *agent, const struct sl_api_request *request,
 
     if (request->status != 200)
         return sl_api_answer_error(request->status, request->why, out);
-    if (request->is_write && !asker->may_write)
+    if (!may(agent, request, asker))
         return sl_api_answer_error(403, asker->refusal, out);
     *out = (struct sl_api_answer){.status = 200, .type = "application/json"};
     file = open_memstream(&out->body, &out->len);

@@ -8,7 +8,21 @@
 #include <string.h>
 
 /* The parameters that an endpoint may have. */
-enum { SINCE = 1, WAIT = 2, LIMIT = 4, OPEN = 8, KIND = 16, SUBJECT = 32, BY = 64 };
+enum {
+    SINCE = 1,
+    WAIT = 2,
+    LIMIT = 4,
+    OPEN = 8,
+    KIND = 16,
+    SUBJECT = 32,
+    BY = 64,
+    TO = 128,
+    FROM = 256,
+    RAIL = 512,
+    COUNT = 1024,
+    GAP = 2048,
+    BYTES = 4096
+};
 
 static const struct {
     const char *path, *method, *help;
@@ -29,13 +43,20 @@ static const struct {
     {"/v1/probes", "GET", "sources, and why one is down", SL_API_PROBES, 0, 0},
     {"/v1/clear", "POST", "kind=KIND, subject=NAME: an operator says that it is good", SL_API_CLEAR,
      KIND | SUBJECT | BY, KIND | SUBJECT},
+    {"/v1/probe", "POST",
+     "to=ADDRESS:PORT, from=ADDRESS, rail=NAME, count=N, gap_us=N, bytes=N: sends packets to "
+     "another "
+     "agent; /v1/probing has what came of it",
+     SL_API_PROBE, TO | FROM | RAIL | COUNT | GAP | BYTES, TO},
 };
 
 static const struct {
     const char *name;
     unsigned bit;
 } parameters[] = {{"since", SINCE}, {"wait", WAIT},       {"limit", LIMIT}, {"open", OPEN},
-                  {"kind", KIND},   {"subject", SUBJECT}, {"by", BY}};
+                  {"kind", KIND},   {"subject", SUBJECT}, {"by", BY},       {"to", TO},
+                  {"from", FROM},   {"rail", RAIL},       {"count", COUNT}, {"gap_us", GAP},
+                  {"bytes", BYTES}};
 
 const char *sl_api_endpoint(unsigned i, const char **help)
 {
@@ -140,6 +161,24 @@ static void set_number(struct sl_api_request *out, const char *name, const char 
         *field = got;
 }
 
+static void set_text(struct sl_api_request *out, const char *name, const char *value, char *field,
+                     size_t cap)
+{
+    if (strlen(value) >= cap)
+        refuse(out, 400, "%s is longer than %zu bytes", name, cap - 1);
+    else
+        snprintf(field, cap, "%s", value);
+}
+
+static void set_count(struct sl_api_request *out, const char *name, const char *value,
+                      unsigned *field)
+{
+    uint64_t got = *field;
+
+    set_number(out, name, value, 1, 60000000, &got);
+    *field = (unsigned)got;
+}
+
 static void set(struct sl_api_request *out, unsigned bit, const char *name, const char *value)
 {
     uint64_t got = 0;
@@ -169,12 +208,13 @@ static void set(struct sl_api_request *out, unsigned bit, const char *name, cons
         else
             snprintf(out->subject, sizeof(out->subject), "%s", value);
         break;
-    default:
-        if (strlen(value) >= sizeof(out->by))
-            refuse(out, 400, "by is longer than %zu bytes", sizeof(out->by) - 1);
-        else
-            snprintf(out->by, sizeof(out->by), "%s", value);
-        break;
+    case TO: set_text(out, name, value, out->probe.to, sizeof(out->probe.to)); break;
+    case FROM: set_text(out, name, value, out->probe.from, sizeof(out->probe.from)); break;
+    case RAIL: set_text(out, name, value, out->probe.rail, sizeof(out->probe.rail)); break;
+    case COUNT: set_count(out, name, value, &out->probe.count); break;
+    case GAP: set_count(out, name, value, &out->probe.gap_us); break;
+    case BYTES: set_count(out, name, value, &out->probe.bytes); break;
+    default: set_text(out, name, value, out->by, sizeof(out->by)); break;
     }
 }
 
@@ -284,7 +324,9 @@ void sl_api_parse(const char *method, const char *target, struct sl_api_request 
     const char *query = target[len] == '?' ? target + len + 1 : "";
     char path[128];
 
-    *out = (struct sl_api_request){.status = 200, .limit = SL_API_LIMIT};
+    *out = (struct sl_api_request){.status = 200,
+                                   .limit = SL_API_LIMIT,
+                                   .probe = {.count = 1000, .gap_us = 1000, .bytes = 256}};
     if (strlen(target) >= SL_API_TARGET_MAX) {
         refuse(out, 414, "the target is longer than %d bytes", SL_API_TARGET_MAX - 1);
         return;

@@ -7,6 +7,7 @@
 #define SL_MONITOR_API_REQUEST_H
 
 #include "monitor/engine.h"
+#include "monitor/probing.h"
 
 #define SL_API_VERSION 1
 #define SL_API_TARGET_MAX 1024 /* bytes of a target, "/v1/events?since=3" */
@@ -28,6 +29,7 @@ enum sl_api_what {
     SL_API_SOURCE, /* /v1/NAME of a source */
     SL_API_ACK,
     SL_API_CLEAR,
+    SL_API_PROBE,
 };
 
 struct sl_api_request {
@@ -39,7 +41,8 @@ struct sl_api_request {
     char name[32]; /* of a source */
     char subject[SL_MON_NAME];
     char by[40]; /* who says so, as they say; may be empty */
-    int status;  /* of HTTP: 200, or why it is refused */
+    struct sl_probing_wish probe;
+    int status; /* of HTTP: 200, or why it is refused */
     char why[256];
 };
 

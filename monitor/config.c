@@ -116,6 +116,15 @@ const struct sl_mon_config_row sl_mon_config_rows[] = {
     TEXT("steer", "table", steer_table, "/run/sluiced/paths",
          "The path table for ranks, in a folder that is root's; SLUICE_PATHS_AGENT says to ranks "
          "where it is."),
+    WANTED("probe", "echo", probe_echo, "off", "Answers probes of other agents, over UDP."),
+    ADDRESS("probe", "listen", probe_listen, "0.0.0.0:9495", "Where it is asked."),
+    TEXT("probe", "secret", probe_secret, "",
+         "The file of a text of 16 bytes or more that all agents share; needed to ask and to "
+         "answer."),
+    NUMBER("probe", "rate", probe_rate, "10000", "", 1, 1000000,
+           "Packets that are answered in a second at most; more are lost to who asks."),
+    WANTED("probe", "http", probe_http, "off",
+           "on: who may read over HTTP may also ask for probes there."),
     NUMBER("sources", "period_ms", period_ms, "1000", "ms", 100, 60000,
            "Time between readings of counters."),
     NUMBER("sources", "subjects", subjects, "4096", "", 16, 65536,

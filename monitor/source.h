@@ -72,6 +72,7 @@ extern const struct sl_source_class sl_source_rdma;   /* source_rdma.c */
 extern const struct sl_source_class sl_source_kmsg;   /* source_kmsg.c */
 extern const struct sl_source_class sl_source_ranks;  /* source_ranks.c */
 extern const struct sl_source_class sl_source_sluice; /* source_sluice.c */
+extern const struct sl_source_class sl_source_echo;   /* source_echo.c */
 extern const struct sl_source_class sl_source_bpf_retransmit, sl_source_bpf_window,
     sl_source_bpf_reset, sl_source_bpf_checksum;        /* source_bpf_tcp.c */
 extern const struct sl_source_class sl_source_bpf_drop; /* source_bpf_drop.c */

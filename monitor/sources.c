@@ -12,7 +12,7 @@ const struct sl_source_class *const sl_source_classes[] = {
     &sl_source_bpf_window, &sl_source_bpf_reset,      &sl_source_bpf_checksum,
     &sl_source_bpf_drop,   &sl_source_bpf_xmit,       &sl_source_bpf_timeout,
     &sl_source_bpf_qdisc,  &sl_source_bpf_stall,      &sl_source_bpf_sched,
-    &sl_source_bpf_qp,     &sl_source_bpf_rdma_event,
+    &sl_source_bpf_qp,     &sl_source_bpf_rdma_event, &sl_source_echo,
 };
 
 const unsigned sl_source_class_count = SL_ARRAY_LEN(sl_source_classes);

@@ -13,5 +13,6 @@ extern const struct sl_read_format sl_read_inspector_prom; /* the same, Promethe
 extern const struct sl_read_format sl_read_agent;          /* a node agent's answers */
 extern const struct sl_read_format sl_read_agent_lines;    /* lines of its events */
 extern const struct sl_read_format sl_read_history;        /* faults that nodes had */
+extern const struct sl_read_format sl_read_probe;          /* probes of agents, lines of JSON */
 
 #endif

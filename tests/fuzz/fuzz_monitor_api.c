@@ -36,6 +36,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_text(request.subject, sizeof(request.subject));
     check_text(request.name, sizeof(request.name));
     check_text(request.by, sizeof(request.by));
+    check_text(request.probe.to, sizeof(request.probe.to));
+    check_text(request.probe.from, sizeof(request.probe.from));
+    check_text(request.probe.rail, sizeof(request.probe.rail));
     sl_assert(strnlen(request.why, sizeof(request.why)) < sizeof(request.why));
     sl_assert((request.status == 200) == (request.why[0] == '\0'));
     if (request.status == 200) {
@@ -44,6 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sl_assert(request.kind < SL_MON_KINDS);
         sl_assert(request.is_write == (strcmp(method, "POST") == 0));
         sl_assert(request.what != SL_API_ACK || request.id > 0);
+        sl_assert(request.probe.count > 0 && request.probe.gap_us > 0 && request.probe.bytes > 0);
         sl_assert(request.what != SL_API_CLEAR || request.subject[0] != '\0');
     }
     (void)sl_api_wants_openmetrics(accept);

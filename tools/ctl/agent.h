@@ -14,6 +14,7 @@ int sc_verdicts(const struct sc_context *context, int count, char **words);
 int sc_ack(const struct sc_context *context, int count, char **words);
 int sc_clear(const struct sc_context *context, int count, char **words);
 int sc_doctor(const struct sc_context *context, int count, char **words);
+int sc_probe(const struct sc_context *context, int count, char **words);
 int sc_replay(const struct sc_context *context, int count, char **words);
 
 #endif

@@ -28,7 +28,8 @@ static const char usage_end[] =
     "  clear   take the rule of these keys out; without keys, all rules\n"
     "  load    replace the table by the one on standard input\n"
     "\n"
-    "  KEY      job=NAME, rank=N, peer=N, path=N, port=NAME (mlx5_0:1); what is left out stands for all\n"
+    "  KEY      job=NAME, rank=N, peer=N, path=N, port=NAME (mlx5_0:1); what is left out stands "
+    "for all\n"
     "  SETTING  weight=1..100, avoid, use, label=HEX (0..fffff)\n"
     "\n"
     "FILE is that of SLUICE_PATHS_TABLE, or else /dev/shm/sluice-paths.UID.\n";

@@ -38,7 +38,8 @@ static void each_endpoint_is_known(void **state)
                 {"GET", "/v1/tcp", SL_API_SOURCE, false},
                 {"GET", "/v1/%74cp", SL_API_SOURCE, false},
                 {"POST", "/v1/verdicts/7/ack", SL_API_ACK, true},
-                {"POST", "/v1/clear?kind=gpu&subject=0000:0c:00.0", SL_API_CLEAR, true}};
+                {"POST", "/v1/clear?kind=gpu&subject=0000:0c:00.0", SL_API_CLEAR, true},
+                {"POST", "/v1/probe?to=192.0.2.2:9495", SL_API_PROBE, true}};
 
     (void)state;
     for (unsigned i = 0; i < SL_ARRAY_LEN(rows); i++) {
@@ -61,7 +62,7 @@ static void each_endpoint_is_in_the_list(void **state)
         assert_true(parse("GET", path) != 404);
         count++;
     }
-    assert_int_equal(count, SL_API_CLEAR + 1 - 1); /* all but a source's */
+    assert_int_equal(count, SL_API_PROBE + 1 - 1); /* all but a source's */
 }
 
 static void parameters_are_taken(void **state)
@@ -77,6 +78,14 @@ static void parameters_are_taken(void **state)
     assert_true(got.is_open_only && got.since == 4);
     assert_int_equal(parse("GET", "/v1/verdicts?open=0"), 200);
     assert_false(got.is_open_only);
+    assert_int_equal(parse("POST",
+                           "/v1/probe?to=%5bfd00::2%5d:9495&rail=mlx5_0:1&from=fd00::1&count=7&"
+                           "gap_us=300&bytes=1400"),
+                     200);
+    assert_string_equal(got.probe.to, "[fd00::2]:9495");
+    assert_string_equal(got.probe.rail, "mlx5_0:1");
+    assert_string_equal(got.probe.from, "fd00::1");
+    assert_true(got.probe.count == 7 && got.probe.gap_us == 300 && got.probe.bytes == 1400);
     assert_int_equal(parse("POST", "/v1/clear?subject=rank+3%3a1&kind=process"), 200);
     assert_string_equal(got.subject, "rank 3:1");
     assert_int_equal(got.kind, SL_MON_PROCESS);
@@ -120,6 +129,9 @@ static void what_makes_no_sense_is_refused_with_a_sentence(void **state)
         {"GET", "/v1/events?open=1", 400, "there is no such parameter here: 'open'"},
         {"GET", "/v1/status?a=b", 400, "there is no such parameter here: 'a'"},
         {"GET", "/v1/verdicts?open=2", 400, "open is to be a number from 0 to 1"},
+        {"GET", "/v1/probe?to=a", 405, "this is asked for by POST"},
+        {"POST", "/v1/probe", 400, "to=... is needed"},
+        {"POST", "/v1/probe?to=a&count=0", 400, "count is to be a number from 1"},
         {"POST", "/v1/clear", 400, "kind=... is needed"},
         {"POST", "/v1/clear?kind=port", 400, "subject=... is needed"},
         {"POST", "/v1/clear?kind=disk&subject=a", 400, "there is no kind 'disk'"},

@@ -13,7 +13,7 @@ _sluicectl() {
         esac
     done
     case $before in
-    --socket | --file | --bundle)
+    --socket | --file | --bundle | --plan)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
         return
         ;;
@@ -25,16 +25,17 @@ _sluicectl() {
         mapfile -t COMPREPLY < <(compgen -d -- "$word")
         return
         ;;
-    --since | --by | --count | --ranks | --seed | --fault | --strength | --strengths | --trials | --healthy | --stall | --at | --job | --false-isolations) return ;;
+    --since | --by | --count | --ranks | --seed | --fault | --strength | --strengths | --trials | --healthy | --stall | --at | --job | --false-isolations | --to | --from | --rail | --address | --gap-us | --bytes) return ;;
     esac
     case $command in
-    '') words='status ports ranks top events verdicts ack clear doctor replay diagnose explain graph simulate paths --socket --file -o --help --version' ;;
-    paths) words='show set clear load --json job= rank= peer= path= weight= avoid use label=' ;;
+    '') words='status ports ranks top events verdicts ack clear probe doctor replay diagnose explain graph simulate paths --socket --file -o --help --version' ;;
+    paths) words='show set clear load --json job= rank= peer= path= port= weight= avoid use label=' ;;
     top) words='--count --socket -o' ;;
     events) words='--since --follow --socket -o' ;;
     verdicts) words='--all --socket -o' ;;
     ack) words='--by --socket -o' ;;
     clear) words='port nic gpu process host --socket -o' ;;
+    probe) words='--to --from --rail --address --count --gap-us --bytes --plan --socket -o' ;;
     doctor) words='--root --socket -o' ;;
     replay | explain | graph)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
