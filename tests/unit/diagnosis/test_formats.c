@@ -247,11 +247,56 @@ static void two_processes_are_no_one_rank(void **state)
     assert_non_null(strstr(sluice_last_error(), "is rank 1 in its largest communicator"));
 }
 
+/* ---- probes of agents ---- */
+
+#define PROBE(from, to, rest)                                                                      \
+    "{\"version\":1,\"type\":\"probe\",\"from\":\"" from "\",\"to\":\"" to                         \
+    "\",\"rail\":\"mlx5_0:1\",\"bytes\":100,\"sent\":10," rest "}\n"
+#define COUNTS "\"answered\":7,\"lost_there\":2,\"lost_back\":1,\"rtt_ns\":{\"mean\":4000}"
+
+static const char probes[] = PROBE("a", "b", COUNTS) PROBE("b", "a", COUNTS)
+    PROBE("a", "", "\"answered\":0,\"lost_there\":0,\"lost_back\":0,\"rtt_ns\":{\"mean\":0}");
+
+/* Both ways of each are edges, between hosts. */
+static void probes_become_edges(void **state)
+{
+    struct sl_job *job = *state;
+    const struct sl_job_edge *edge;
+
+    assert_int_equal(read_text(job, probes), 0);
+    assert_int_equal(job->rank_count, 2);
+    assert_string_equal(sl_job_string(job, job->ranks[1].host), "b");
+    assert_int_equal(job->edge_count, 4);
+    edge = &job->edges[0];
+    assert_true(edge->src == 0 && edge->dst == 1 && edge->comm == SL_JOB_NONE);
+    assert_string_equal(sl_job_string(job, edge->path), "mlx5_0:1");
+    assert_true(edge->messages == 7 && edge->bytes == 700 && edge->lost == 2);
+    assert_true(edge->wait_s[SL_JOB_WAIT_WIRE] > 13.9e-6 &&
+                edge->wait_s[SL_JOB_WAIT_WIRE] < 14.1e-6);
+    edge = &job->edges[1];
+    assert_true(edge->src == 1 && edge->dst == 0 && edge->lost == 1);
+    assert_int_equal(job->edges[2].src, 1);
+}
+
+static void bad_probes_are_refused(void **state)
+{
+    (void)state;
+    is_refused(PROBE("a", "b", "\"answered\":11,\"lost_there\":0,\"lost_back\":0,\"rtt_ns\":{}"),
+               "\"answered\" is missing, or no number from 0 to 10");
+    is_refused(PROBE("a", "b", "\"answered\":9,\"lost_there\":2,\"lost_back\":0,\"rtt_ns\":{}"),
+               "\"lost_there\"");
+    is_refused(PROBE("", "b", COUNTS), "a host has no name");
+    is_refused(PROBE("a", "b", COUNTS) "7\n", "line 2: it is no object of JSON");
+    beginnings_are_refused(probes, strlen(PROBE("a", "b", COUNTS)) + 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(times_of_mini_batches_become_samples, begin, end),
         cmocka_unit_test(bad_mini_batches_are_refused),
+        cmocka_unit_test_setup_teardown(probes_become_edges, begin, end),
+        cmocka_unit_test(bad_probes_are_refused),
         cmocka_unit_test_setup_teardown(gauges_of_xpu_timer_become_samples, begin, end),
         cmocka_unit_test(bad_scrapes_are_refused),
         cmocka_unit_test_setup_teardown(metrics_of_nccl_inspector_become_samples_of_their_gpu,
