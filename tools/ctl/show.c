@@ -90,6 +90,40 @@ void sc_show_conditions(const struct sc_page *page, struct json_object *conditio
     sc_table_print(&table, page->end, page->width, page->out);
 }
 
+void sc_show_steering(const struct sc_page *page, struct json_object *steering)
+{
+    struct json_object *ports = sc_part(steering, "ports");
+    struct sc_table table;
+
+    if (sc_length(ports) == 0)
+        return;
+    fprintf(page->out, "%sranks and these ports (mode %s)%s", page->end, sc_text(steering, "mode"),
+            page->end);
+    if (sc_text(steering, "why")[0] != '\0')
+        fprintf(page->out, "the table for ranks is not written: %s%s", sc_text(steering, "why"),
+                page->end);
+    sc_table_begin(&table, "PORT", "THEY", ">FOR", "CHECK", "WHAT", NULL);
+    for (unsigned i = 0; i < sc_length(ports); i++) {
+        struct json_object *one = sc_at(ports, i);
+        const char *state = sc_text(one, "state");
+        char span[32];
+
+        sc_span((double)sc_int(one, "for_s"), span, sizeof(span));
+        sc_table_cell(&table, "%s", sc_text(one, "port"));
+        if (sc_true(one, "refused"))
+            sc_table_cell(&table, "use it: too many are avoided");
+        else if (strcmp(state, "avoided") == 0)
+            sc_table_cell(&table, "avoid it");
+        else
+            sc_table_cell(&table, "%s it, weight %lld", strcmp(state, "tried") == 0 ? "try" : "use",
+                          sc_int(one, "weight"));
+        sc_table_cell(&table, "%s", span);
+        sc_table_cell(&table, "%s", sc_text(one, "check"));
+        sc_table_cell(&table, "%s", sc_text(one, "text"));
+    }
+    sc_table_print(&table, page->end, page->width, page->out);
+}
+
 /* "ok"; "bad: link_down, link_flap": the worst, and what is not ok. */
 static void state_cell(struct sc_table *table, struct json_object *subject)
 {

@@ -20,6 +20,8 @@ struct sc_page sc_page_plain(void);
 void sc_show_head(const struct sc_page *page, struct json_object *status);
 void sc_show_probes(const struct sc_page *page, struct json_object *probes);
 /* What is not ok; nothing, where nothing is. */
+/* The ports that ranks are told to avoid, or to use less; nothing where there are none. */
+void sc_show_steering(const struct sc_page *page, struct json_object *steering);
 void sc_show_conditions(const struct sc_page *page, struct json_object *conditions);
 /* Of /v1/ports; before, an answer of some time ago, or NULL: rates rather than totals. */
 void sc_show_ports(const struct sc_page *page, struct json_object *answer,

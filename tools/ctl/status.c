@@ -45,6 +45,7 @@ int sc_status(const struct sc_context *context, int count, char **words)
         putchar('\n');
         sc_show_conditions(&page, sc_part(status, "conditions"));
     }
+    sc_show_steering(&page, sc_part(status, "steering"));
     putchar('\n');
     sc_show_probes(&page, sc_part(status, "probes"));
     json_object_put(status);
