@@ -88,6 +88,18 @@ static struct json_object *object_new(void)
     return object;
 }
 
+/* With the host it is of: answers are kept, and read elsewhere. */
+static struct json_object *object_of_host(struct sl_agent *agent)
+{
+    struct json_object *object = object_new();
+    char host[256] = "";
+
+    (void)gethostname(host, sizeof(host) - 1);
+    add_text(object, "host", host);
+    add_text(object, "boot_id", sl_mon_boot(sl_agent_mon(agent)));
+    return object;
+}
+
 /* ---- probes and health ---- */
 
 static bool is_alarm(const char *state)
@@ -415,11 +427,17 @@ static int answer_events(struct sl_agent *agent, const struct sl_api_request *re
     uint64_t last = sl_mon_store_next(store) - 1, at = request->since;
     bool is_reset = request->since > last; /* that number is of another store */
     unsigned left = request->limit;
+    struct json_object *head = object_of_host(agent);
+    const char *text = json_object_to_json_string_ext(head, JSON_C_TO_STRING_PLAIN);
     int count = 1, err = 0;
 
-    if (records == NULL)
+    if (records == NULL || text == NULL) {
+        free(records);
+        json_object_put(head);
         return sl_fail(-ENOMEM, "no memory for events");
-    fprintf(out, "{\"version\":%d,\"events\":[", SL_API_VERSION);
+    }
+    fprintf(out, "%.*s,\"events\":[", (int)strlen(text) - 1, text);
+    json_object_put(head);
     while (err == 0 && left > 0 && count > 0 && !is_reset) {
         count = sl_mon_store_list(store, at + 1, records, left < BATCH ? left : BATCH);
         for (int i = 0; err == 0 && i < count; i++) {
@@ -468,7 +486,7 @@ static int answer_verdicts(struct sl_agent *agent, const struct sl_api_request *
 
     if (verdicts == NULL)
         return sl_fail(-ENOMEM, "no memory for verdicts");
-    object = object_new();
+    object = object_of_host(agent);
     list = json_object_new_array();
     while (left > 0 && count > 0) {
         count = sl_mon_store_verdicts(sl_agent_store(agent), at + 1, request->is_open_only,

@@ -230,6 +230,9 @@ static void events_go_on_where_the_last_answer_ended(void **state)
     assert_int_equal(json_object_array_length(part(json, "events")), 0);
     assert_int_equal(number(json, "next"), 3);
     assert_true(json_object_get_boolean(part(json, "reset")));
+    assert_true(text(json, "host")[0] != '\0' && text(json, "boot_id")[0] != '\0');
+    assert_int_equal(ask("GET", "/v1/verdicts"), 200);
+    assert_true(text(json, "host")[0] != '\0' && text(json, "boot_id")[0] != '\0');
     assert_true(sl_api_has_news(bed.agent, 1000));
 }
 
