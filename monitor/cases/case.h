@@ -10,13 +10,16 @@
  *     sl_case_write(inputs, &options, &result, "incident.case");
  *
  * A bundle (docs/diagnosis-verdicts.md has the form) keeps the inputs' bytes as they came, the
- * options and the result, with sums of all. No clock, no host's name, no program's version is in it.
+ * options and the result, with sums of all. No clock, no host's name, no program's version is in
+ * it.
  */
 #ifndef SL_MONITOR_CASES_CASE_H
 #define SL_MONITOR_CASES_CASE_H
 
 #include "monitor/cases/judge.h"
 #include "monitor/diagnosis/digest.h"
+
+#include <stdio.h>
 
 #define SL_CASE_NAME_MAX 255
 #define SL_CASE_SCOPE_MAX 127
@@ -73,7 +76,10 @@ void sl_case_result_free(struct sl_case_result *result);
 char *sl_case_text(const struct sl_job *job, size_t files, const struct sl_verdicts *verdicts,
                    size_t *len);
 
-/* Into a new file beside, then renamed. -EACCES, -ENOSPC, ... */
+/* A bundle. -EIO, -ENOSPC, ... */
+int sl_case_print(const struct sl_inputs *inputs, const struct sl_case_options *options,
+                  const char *result, size_t result_len, FILE *file);
+/* The same into a new file beside, then renamed. -EACCES, -ENOSPC, ... */
 int sl_case_write(const struct sl_inputs *inputs, const struct sl_case_options *options,
                   const char *result, size_t result_len, const char *path);
 

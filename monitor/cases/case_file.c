@@ -118,25 +118,37 @@ static void write_all(struct out *out, const struct sl_inputs *inputs,
     say(out, "end %s\n", sum);
 }
 
+int sl_case_print(const struct sl_inputs *inputs, const struct sl_case_options *options,
+                  const char *result, size_t result_len, FILE *file)
+{
+    struct out out = {.file = file};
+
+    errno = 0;
+    write_all(&out, inputs, options, result, result_len);
+    if (fflush(file) != 0 || out.is_bad)
+        return sl_fail(errno != 0 ? -errno : -EIO, "the bundle cannot be written: %s",
+                       sluice_strerror(errno != 0 ? -errno : -EIO));
+    return 0;
+}
+
 int sl_case_write(const struct sl_inputs *inputs, const struct sl_case_options *options,
                   const char *result, size_t result_len, const char *path)
 {
     char beside[4096];
-    struct out out = {.is_bad = false};
-    int fd, err = 0;
+    FILE *file;
+    int fd, err;
 
-    if (strlen(path) + 16 > sizeof(beside))
+    if (strlen(path) + 24 > sizeof(beside))
         return sl_fail(-ENAMETOOLONG, "the name of the bundle is too long");
-    snprintf(beside, sizeof(beside), "%s.XXXXXX", path);
-    fd = mkostemp(beside, O_CLOEXEC);
-    out.file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (out.file == NULL)
+    snprintf(beside, sizeof(beside), "%s.%d.part", path, (int)getpid());
+    fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (file == NULL)
         return sl_fail(-errno, "%s cannot be written: %s", path, sluice_strerror(-errno));
-    write_all(&out, inputs, options, result, result_len);
-    if (fflush(out.file) != 0 || fsync(fd) != 0 || out.is_bad)
-        err = sl_fail(errno != 0 ? -errno : -EIO, "%s cannot be written: %s", path,
-                      sluice_strerror(errno != 0 ? -errno : -EIO));
-    if (fclose(out.file) != 0 && err == 0)
+    err = sl_case_print(inputs, options, result, result_len, file);
+    if (err == 0 && fsync(fd) != 0)
+        err = sl_fail(-errno, "%s cannot be written: %s", path, sluice_strerror(-errno));
+    if (fclose(file) != 0 && err == 0)
         err = sl_fail(-EIO, "%s cannot be written", path);
     if (err == 0 && rename(beside, path) != 0)
         err = sl_fail(-errno, "%s cannot be given its name: %s", path, sluice_strerror(-errno));

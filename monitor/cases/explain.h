@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A verdict in prose, for people: what was seen, what it was compared with, why others were excluded,
- * what would decide, what to do next. */
+/* A verdict in prose, for people: what was seen, what it was compared with, why others were
+ * excluded, what would decide, what to do next. */
 #ifndef SL_MONITOR_CASES_EXPLAIN_H
 #define SL_MONITOR_CASES_EXPLAIN_H
 
