@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of checks. P(seen | fault): from the InfiniteHBD trace where it names the finding (of 158
- * GPU faults 60 were double bit errors, 25 a narrow PCIe link, 11 XIDs, 5 lost GPUs; of 40 cable
- * faults 40 were links down; of 30 NIC faults 11 GIDs, 10 speeds, 8 lost NICs, 1 a narrow PCIe link);
- * else an assumption, of one digit. How often a host shows it without such a fault, a day: an
- * assumption, which what other hosts show at the same time corrects: a condition that half of the
- * cluster has accuses nobody.
+ * The table of checks. P(seen | fault): from the InfiniteHBD trace where it names the finding (of
+ * 158 GPU faults 60 were double bit errors, 25 a narrow PCIe link, 11 XIDs, 5 lost GPUs; of 40
+ * cable faults 40 were links down; of 30 NIC faults 11 GIDs, 10 speeds, 8 lost NICs, 1 a narrow
+ * PCIe link); else an assumption, of one digit. How often a host shows it without such a fault, a
+ * day: an assumption, which what other hosts show at the same time corrects: a condition that half
+ * of the cluster has accuses nobody.
  */
 #include "monitor/diagnosis/evidence.h"
 #include "core/err.h"
@@ -79,14 +79,29 @@ static const struct row {
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-static const struct row *row_of(const char *check, size_t *at)
+/* Rows by the numbers of texts, as there are few checks and many events. */
+struct memory {
+    uint32_t text[64];
+    uint8_t row[64]; /* plus 1; 0: there is none */
+};
+
+/* NULL: nothing is known of that check. */
+static const struct row *row_of(struct memory *memory, const struct sl_job *job, uint32_t check)
 {
-    for (size_t i = 0; i < ROWS; i++)
-        if (strcmp(rows[i].check, check) == 0) {
-            *at = i;
-            return &rows[i];
-        }
-    return NULL;
+    uint32_t slot = check % 64;
+    const char *text;
+
+    if (check == 0)
+        return NULL;
+    if (memory->text[slot] != check) {
+        text = sl_job_string(job, check);
+        memory->text[slot] = check;
+        memory->row[slot] = 0;
+        for (size_t i = 0; i < ROWS && memory->row[slot] == 0; i++)
+            if (strcmp(rows[i].check, text) == 0)
+                memory->row[slot] = (uint8_t)(i + 1);
+    }
+    return memory->row[slot] > 0 ? &rows[memory->row[slot] - 1] : NULL;
 }
 
 double sl_evidence_silence(enum sl_fault fault)
@@ -145,18 +160,21 @@ static uint32_t count_hosts(struct shown *shown, size_t count)
     return hosts;
 }
 
-static int take_census(const struct sl_job *job, int64_t when_ns, struct census *out)
+static int take_census(const struct sl_job *job, struct memory *memory, int64_t when_ns,
+                       struct census *out)
 {
     struct shown *shown = reallocarray(NULL, job->event_count + 1, sizeof(*shown));
-    size_t count = 0, all = 0, at;
+    size_t count = 0, all = 0;
 
     *out = (struct census){.all = 0};
     if (shown == NULL)
         return sl_fail(-ENOMEM, "no memory for what agents told");
-    for (size_t i = 0; i < job->event_count; i++)
-        if (row_of(sl_job_string(job, job->events[i].check), &at) != NULL &&
-            weight_of(&job->events[i], when_ns) >= 0.5)
-            shown[count++] = (struct shown){(uint32_t)at, job->events[i].host};
+    for (size_t i = 0; i < job->event_count; i++) {
+        const struct row *row = row_of(memory, job, job->events[i].check);
+
+        if (row != NULL && weight_of(&job->events[i], when_ns) >= 0.5)
+            shown[count++] = (struct shown){(uint32_t)(row - rows), job->events[i].host};
+    }
     qsort(shown, count, sizeof(*shown), by_row);
     for (size_t i = 0; i < count; i++)
         out->hosts[shown[i].row] += i == 0 || by_row(&shown[i], &shown[i - 1]) != 0;
@@ -230,28 +248,29 @@ static int by_number(const void *a, const void *b)
 
 int sl_evidence_find(const struct sl_job *job, int64_t when_ns, struct sl_evidence_list *out)
 {
+    struct memory memory = {.row = {0}};
     struct census census;
-    size_t at;
 
     *out = (struct sl_evidence_list){.list = NULL};
     if (job->event_count == 0)
         return 0;
     out->list = calloc(job->event_count, sizeof(*out->list));
     out->heard = calloc(job->event_count, sizeof(*out->heard));
-    if (out->list == NULL || out->heard == NULL || take_census(job, when_ns, &census) != 0) {
+    if (out->list == NULL || out->heard == NULL ||
+        take_census(job, &memory, when_ns, &census) != 0) {
         sl_evidence_free(out);
         return sl_fail(-ENOMEM, "no memory for what agents told");
     }
     for (size_t i = 0; i < job->event_count; i++) {
         const struct sl_job_event *event = &job->events[i];
-        const struct row *row = row_of(sl_job_string(job, event->check), &at);
+        const struct row *row = row_of(&memory, job, event->check);
         double weight = weight_of(event, when_ns), chance;
 
         if (event->check == 0 && weight >= 0.5)
             out->heard[out->heard_count++] = event->host;
         if (row == NULL || weight < FORGOTTEN)
             continue;
-        chance = chance_of(row, census.hosts[at] > 1 ? census.hosts[at] - 1 : 0,
+        chance = chance_of(row, census.hosts[row - rows] > 1 ? census.hosts[row - rows] - 1 : 0,
                            census.all > 1 ? census.all - 1 : 0);
         out->list[out->count] =
             (struct sl_evidence){.host = event->host, .family = row->family, .event = i};
@@ -293,8 +312,31 @@ bool sl_evidence_heard(const struct sl_evidence_list *evidence, uint32_t host)
            bsearch(&host, evidence->heard, evidence->heard_count, sizeof(host), by_number) != NULL;
 }
 
-void sl_evidence_weigh(const struct sl_evidence_list *evidence, uint32_t host,
-                       double out[SL_FAULTS])
+/* Without the number that tells devices of a kind apart: 5 of "mlx5_3". */
+static size_t stem_len(const char *name, size_t len)
+{
+    while (len > 0 && name[len - 1] >= '0' && name[len - 1] <= '9')
+        len--;
+    return len;
+}
+
+bool sl_evidence_is_elsewhere(const struct sl_job *job, const struct sl_evidence *it,
+                              const char *device)
+{
+    const struct sl_job_event *event = &job->events[it->event];
+    const char *subject = sl_job_string(job, event->subject);
+    size_t m = strcspn(subject, ":"), n = strlen(device), stem = stem_len(device, n);
+
+    if (n == 0 || strcmp(sl_job_string(job, event->kind), "port") != 0 ||
+        (m == n && memcmp(subject, device, n) == 0))
+        return false;
+    /* A rail may be named in another way than its ports: nothing is known of that. */
+    return stem > 0 && stem < n && stem_len(subject, m) == stem &&
+           memcmp(subject, device, stem) == 0;
+}
+
+void sl_evidence_weigh(const struct sl_evidence_list *evidence, const struct sl_job *job,
+                       uint32_t host, const char *device, double out[SL_FAULTS])
 {
     size_t first = 0, count = host != 0 ? sl_evidence_of(evidence, host, &first) : 0;
     bool is_heard = host != 0 && sl_evidence_heard(evidence, host);
@@ -305,7 +347,8 @@ void sl_evidence_weigh(const struct sl_evidence_list *evidence, uint32_t host,
         for (size_t i = 0; i < count; i++) {
             const struct sl_evidence *it = &evidence->list[first + i];
 
-            best = it->ratio[f] > best ? it->ratio[f] : best;
+            if (it->ratio[f] > best && !sl_evidence_is_elsewhere(job, it, device))
+                best = it->ratio[f];
             if (i + 1 == count || it[1].family != it->family) {
                 product *= best;
                 best = 1;

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How well a part explains a class of verdict: as a rule, at times, seldom. Assumptions, of which only
- * the order of magnitude is meant. */
+/* How well a part explains a class of verdict: as a rule, at times, seldom. Assumptions, of which
+ * only the order of magnitude is meant. */
 #define RULE 1.0
 #define TIMES 0.3
 #define SELDOM 0.03
@@ -85,6 +85,13 @@ uint32_t sl_fuse_host_of(const struct sl_job *job, const struct sl_object *objec
     return 0;
 }
 
+const char *sl_fuse_device_of(const struct sl_job *job, const struct sl_object *object)
+{
+    return object->kind == SL_OBJECT_NIC || object->kind == SL_OBJECT_LINK
+               ? sl_job_string(job, object->name)
+               : "";
+}
+
 /* A part of it can be at fault, so that the tables speak of it. */
 static bool is_of_node(const struct sl_object *object)
 {
@@ -107,18 +114,19 @@ static void weigh(const struct sl_fuse *fuse, const struct sl_object *object, do
 {
     const struct sl_job *job = fuse->job;
     uint32_t hosts[2] = {sl_fuse_host_of(job, object), 0};
+    const char *device = sl_fuse_device_of(job, object);
     double more[SL_FAULTS];
 
     if (object->kind == SL_OBJECT_LINK) {
         hosts[0] = object->a < job->rank_count ? job->ranks[object->a].host : 0;
         hosts[1] = object->b < job->rank_count ? job->ranks[object->b].host : 0;
     }
-    sl_evidence_weigh(&fuse->evidence, hosts[0], out);
+    sl_evidence_weigh(&fuse->evidence, job, hosts[0], device, out);
     for (unsigned f = 0; f < SL_FAULTS; f++)
         out[f] *= sl_lemon_factor(&fuse->lemons, hosts[0], NULL);
     if (hosts[1] == 0 || hosts[1] == hosts[0])
         return;
-    sl_evidence_weigh(&fuse->evidence, hosts[1], more);
+    sl_evidence_weigh(&fuse->evidence, job, hosts[1], device, more);
     for (unsigned f = 0; f < SL_FAULTS; f++) {
         more[f] *= sl_lemon_factor(&fuse->lemons, hosts[1], NULL);
         out[f] = out[f] > more[f] ? out[f] : more[f];
@@ -163,12 +171,12 @@ static void add_set(const struct sl_fuse *fuse, const struct sl_verdict *verdict
         struct sl_object object = i == 0 ? verdict->accused : verdict->others[i - 1];
         double all = prior_parts(verdict, &object, parts);
 
-        /* Objects of a set are alike for the rule: each has the same share before the node counts. */
+        /* Objects of a set are alike for the rule, before their nodes count. */
         weigh(fuse, &object, ratios);
         for (unsigned f = 0; f < SL_FAULTS; f++)
             parts[f] = is_of_node(&object) ? share * parts[f] / all * ratios[f] : 0;
         if (!is_of_node(&object))
-            parts[SL_FAULT_SOFTWARE] = share;
+            parts[SL_FAULT_FABRIC] = share;
         add_cause(sum, object, parts);
     }
 }
@@ -188,8 +196,8 @@ static bool is_in_set(const struct sl_fuse *fuse, const struct sl_verdict *verdi
     return false;
 }
 
-/* The job's other hosts share what the rule leaves; of those that something was told of, or that have
- * a history, it is told apart. */
+/* The job's other hosts share what the rule leaves; of those that something was told of, or that
+ * have a history, it is told apart. */
 static void add_elsewhere(const struct sl_fuse *fuse, const struct sl_verdict *verdict,
                           struct sl_sum *sum, double share)
 {
@@ -226,8 +234,8 @@ static int by_weight(const void *a, const void *b)
     return x->at < y->at ? -1 : 1;
 }
 
-/* The likeliest becomes the accused, the rest of the set stays; who is elsewhere joins the set only as
- * the accused. */
+/* The likeliest becomes the accused, the rest of the set stays; who is elsewhere joins the set only
+ * as the accused. */
 static int give_objects(struct sl_verdict *verdict, const struct sl_sum *sum, uint32_t set)
 {
     uint32_t left = 0;
@@ -298,6 +306,20 @@ static void give_node(const struct sl_fuse *fuse, struct sl_verdict *verdict,
     verdict->act = is_node && verdict->node_probability >= verdict->threshold;
 }
 
+/* Of many verdicts of one moment once. */
+static int find_evidence(struct sl_fuse *fuse, int64_t when_ns)
+{
+    int err;
+
+    if (fuse->has_evidence && fuse->when_ns == when_ns)
+        return 0;
+    sl_evidence_free(&fuse->evidence);
+    err = sl_evidence_find(fuse->job, when_ns, &fuse->evidence);
+    fuse->has_evidence = err == 0;
+    fuse->when_ns = when_ns;
+    return err;
+}
+
 static int fuse_one(struct sl_fuse *fuse, struct sl_verdict *verdict)
 {
     uint32_t set = verdict->other_count + 1;
@@ -308,14 +330,12 @@ static int fuse_one(struct sl_fuse *fuse, struct sl_verdict *verdict)
     make_id(fuse, verdict);
     if (verdict->cls == SL_VERDICT_NOT_HUNG || verdict->accused.kind == SL_OBJECT_PROGRAM)
         return 0;
-    err = sl_evidence_find(fuse->job, verdict->since_ns, &fuse->evidence);
+    err = find_evidence(fuse, verdict->since_ns);
     if (err != 0)
         return err;
     sum.objects = reallocarray(NULL, (size_t)set + fuse->host_count, sizeof(*sum.objects));
-    if (sum.objects == NULL) {
-        sl_evidence_free(&fuse->evidence);
+    if (sum.objects == NULL)
         return sl_fail(-ENOMEM, "no memory for the causes of a verdict");
-    }
     share = share < SET_MAX ? share : SET_MAX;
     add_set(fuse, verdict, &sum, share / set);
     add_elsewhere(fuse, verdict, &sum, 1 - share);
@@ -330,7 +350,6 @@ static int fuse_one(struct sl_fuse *fuse, struct sl_verdict *verdict)
         err = sl_fuse_say(fuse, verdict, &sum);
     }
     free(sum.objects);
-    sl_evidence_free(&fuse->evidence);
     return err;
 }
 
@@ -371,6 +390,7 @@ int sl_fuse(const struct sl_job *job, const struct sl_fuse_options *options,
         err = sl_lemons_make(job, options->half_life_days, &fuse.lemons);
     for (uint32_t i = 0; i < verdicts->count && err == 0; i++)
         err = fuse_one(&fuse, &verdicts->list[i]);
+    sl_evidence_free(&fuse.evidence);
     sl_lemons_free(&fuse.lemons);
     free(fuse.hosts);
     return err;

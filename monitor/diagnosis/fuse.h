@@ -4,10 +4,10 @@
  * fails (priors.h), which nodes failed before, what agents told (evidence.h).
  *
  * An incident has one cause: a part of a node that one of the accused objects is on, or something
- * else. A rule that accuses k objects with probability p each gives them k p together, and the rest to
- * the other nodes. Within both, parts and nodes have their prior shares; each is multiplied by the
- * likelihood ratios of what was told of it; all are divided by their sum. docs/design/0051 has the
- * model, what is measured in it, and what is assumed.
+ * else. A rule that accuses k objects with probability p each gives them k p together, and the rest
+ * to the other nodes. Within both, parts and nodes have their prior shares; each is multiplied by
+ * the likelihood ratios of what was told of it; all are divided by their sum. docs/design/0051 has
+ * the model, what is measured in it, and what is assumed.
  */
 #ifndef SL_MONITOR_DIAGNOSIS_FUSE_H
 #define SL_MONITOR_DIAGNOSIS_FUSE_H
@@ -27,8 +27,8 @@ struct sl_fuse_options {
         .false_isolations = 1e-4, .half_life_days = 30                                             \
     }
 
-/* Node probability from which on isolating breaks no more than false_isolations healthy nodes a node
- * and day: with at most `incidents` verdicts a node and day, each right with at least that
+/* Node probability from which on isolating breaks no more than false_isolations healthy nodes a
+ * node and day: with at most `incidents` verdicts a node and day, each right with at least that
  * probability, at most incidents x (1 - threshold) are wrong. Between 0.5 and 0.99999. */
 double sl_fuse_threshold(const struct sl_fuse_options *options);
 

@@ -3,12 +3,13 @@
 #include "core/err.h"
 #include "monitor/diagnosis/fuse_inside.h"
 
-#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 
 #define SHOWN 6 /* conditions of a host */
 
-static const char *const parts[SL_FAULTS] = {"a GPU", "a NIC", "a cable", "the host", "software"};
+static const char *const parts[SL_FAULTS] = {"a GPU",    "a NIC",    "a cable",
+                                             "the host", "software", "the fabric"};
 
 /* " 3 min before it", " during it", "" where times are not known. */
 static const char *when_of(const struct sl_verdict *verdict, const struct sl_job_event *event,
@@ -55,17 +56,19 @@ static int say_condition(const struct sl_fuse *fuse, struct sl_verdict *verdict,
 }
 
 /* The strongest of each family. */
-static int say_host(const struct sl_fuse *fuse, struct sl_verdict *verdict, uint32_t host)
+static int say_host(const struct sl_fuse *fuse, struct sl_verdict *verdict, uint32_t host,
+                    const char *device)
 {
     size_t first, count = sl_evidence_of(&fuse->evidence, host, &first);
-    unsigned shown = 0;
+    unsigned shown = 0, family = UINT_MAX;
     int err = 0;
 
     for (size_t i = first; i < first + count && shown < SHOWN && err == 0; i++) {
         const struct sl_evidence *it = &fuse->evidence.list[i];
 
-        if (i > first && it[-1].family == it->family)
+        if (it->family == family || sl_evidence_is_elsewhere(fuse->job, it, device))
             continue;
+        family = it->family;
         err = say_condition(fuse, verdict, it);
         shown++;
     }
@@ -106,7 +109,7 @@ int sl_fuse_say(const struct sl_fuse *fuse, struct sl_verdict *verdict, const st
     for (unsigned i = 0; i < 2 && err == 0; i++) {
         if (hosts[i] == 0 || (i == 1 && hosts[1] == hosts[0]))
             continue;
-        err = say_host(fuse, verdict, hosts[i]);
+        err = say_host(fuse, verdict, hosts[i], sl_fuse_device_of(job, object));
         if (err == 0)
             err = say_history(fuse, verdict, hosts[i]);
     }

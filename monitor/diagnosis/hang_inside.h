@@ -78,7 +78,7 @@ static inline bool sl_hang_is_cause(const struct sl_hang *hang, uint32_t rank)
 /* The rank's oldest pending operation is at this slot's first. */
 bool sl_hang_is_at_head(const struct sl_hang *hang, const struct sl_hang_slot *slot);
 
-/* job, options and verdicts are set, the rest is 0. sl_hang_close() also where it fails. -ENOMEM. */
+/* job, options and verdicts are set, the rest is 0. sl_hang_close() even if it fails. -ENOMEM. */
 int sl_hang_open(struct sl_hang *hang);
 void sl_hang_close(struct sl_hang *hang);
 /* Fills is_stuck and mismatches. -ENOMEM. */

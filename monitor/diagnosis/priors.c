@@ -3,17 +3,18 @@
  * Two public records of production clusters, pooled:
  *
  *   InfiniteHBD trace (stepfun-ai, 2025): 400 servers of 8 GPUs, 348.98 days, 584 faults.
- *   Llama 3 405B ("The Llama 3 Herd of Models", 2024, table 5): 16,384 GPUs, 2,048 servers, 54 days,
+ *   Llama 3 405B ("The Llama 3 Herd of Models", 2024, table 5): 16,384 GPUs, 2,048 servers,
+ *   54 days,
  *   419 unplanned interruptions.
  *
  * They agree: 0.0042 and 0.0038 incidents a node and day.
  *
  * Nodes are unlike: in the first record the number of faults of a node has mean 1.46 and variance
  * 3.75, which is a gamma mixture of Poisson rates with shape 1.46^2 / (3.75 - 1.46) = 0.93. So a
- * node with n faults where E are expected is thought to fail (SHAPE + n) / (SHAPE + E) times as often
- * as others, with SHAPE 1. What lies back counts less: of half-lives from 7 days to for ever, 30 days
- * foretold the faults of the next 30 days of that record best, or nearly so, for all faults and for
- * those of hardware. That choice has seen the record which the test uses.
+ * node with n faults where E are expected is thought to fail (SHAPE + n) / (SHAPE + E) times as
+ * often as others, with SHAPE 1. What lies back counts less: of half-lives from 7 days to for ever,
+ * 30 days foretold the faults of the next 30 days of that record best, or nearly so, for all faults
+ * and for those of hardware. That choice has seen the record which the test uses.
  */
 #include "monitor/diagnosis/priors.h"
 #include "core/err.h"
@@ -33,8 +34,8 @@ static const double counts[SL_FAULTS] = {
     [SL_FAULT_GPU] = 158 + 268,
     [SL_FAULT_NIC] = 30 + 7,
     [SL_FAULT_CABLE] = 40 + 35, /* parameter plane cable + network switch or cable */
-    /* fan 33, power 26, board 5, CPU 3, riser, RAID, other, crash + (maintenance 32, SSD 3, power 3,
-     * chassis 2, IO board 2, CPU 2, memory 2) */
+    /* fan 33, power 26, board 5, CPU 3, riser, RAID, other, crash + (maintenance 32, SSD 3,
+     * power 3, chassis 2, IO board 2, CPU 2, memory 2) */
     [SL_FAULT_HOST] = 71 + 46,
     [SL_FAULT_SOFTWARE] = 24 + 63, /* + (software 54, NCCL watchdog 7, dependency 2) */
 };

@@ -25,7 +25,8 @@ const char *sl_verdict_class_name(enum sl_verdict_class cls)
 
 const char *sl_fault_name(enum sl_fault fault)
 {
-    static const char *const faults[SL_FAULTS] = {"gpu", "nic", "cable", "host", "software"};
+    static const char *const faults[SL_FAULTS] = {"gpu",  "nic",      "cable",
+                                                  "host", "software", "fabric"};
 
     return (unsigned)fault < SL_FAULTS ? faults[fault] : "unknown";
 }

@@ -49,6 +49,7 @@ enum sl_fault {
     SL_FAULT_CABLE,
     SL_FAULT_HOST,     /* processors, memory, power, cooling, storage, kernel */
     SL_FAULT_SOFTWARE, /* the job's program or its environment: isolating the node does not help */
+    SL_FAULT_FABRIC,   /* switches, and what they share: of no node */
     SL_FAULTS
 };
 

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BOX_W 290
+#define BOX_W 340
 #define BOX_H 58
 #define GAP_X 110
 #define GAP_Y 22
 #define MARGIN 24
 #define TOP 64      /* title and legend */
-#define TEXT_MAX 40 /* letters in a box; the rest is in its tooltip */
+#define TEXT_MAX 38 /* letters in a box; the rest is in its tooltip */
 
 static const char *const roles[] = {[SL_WAIT_ACCUSED] = "accused",
                                     [SL_WAIT_WAITS] = "waits",
@@ -134,7 +134,7 @@ static bool lay_out(const struct sl_wait_graph *graph, struct layout *layout)
         struct spot *it = &layout->spots[i];
 
         if (it->column != UINT32_MAX) {
-            it->x = MARGIN + (double)(wide - 1 - it->column) * (BOX_W + GAP_X);
+            it->x = MARGIN + (double)(layout->columns - 1 - it->column) * (BOX_W + GAP_X);
             it->y = TOP + (double)it->row * (BOX_H + GAP_Y);
             continue;
         }
@@ -205,32 +205,28 @@ static void svg_box(const struct sl_wait_box *box, const struct spot *spot, FILE
             "<text class=\"ranks\" x=\"%.0f\" y=\"%.0f\">",
             spot->x, spot->y, BOX_W, BOX_H, spot->x + 12, spot->y + 24);
     svg_text(box->ranks, TEXT_MAX, out);
-    fprintf(out, "</text><text x=\"%.0f\" y=\"%.0f\">", spot->x + 12, spot->y + 44);
+    fprintf(out, "</text><text class=\"what\" x=\"%.0f\" y=\"%.0f\">", spot->x + 12, spot->y + 44);
     svg_text(box->what, TEXT_MAX, out);
     fputs("</text></g>\n", out);
 }
 
-/* From the right side of one box to the left side of the other; within a column around the right. */
+/* From a box's right side to the other one's left side; within a column around the right. */
 static void svg_arrow(const struct sl_wait_arrow *arrow, const struct layout *layout, FILE *out)
 {
     const struct spot *a = &layout->spots[arrow->from], *b = &layout->spots[arrow->to];
     double x = a->x + BOX_W, y = a->y + BOX_H / 2.0, u = b->x, v = b->y + BOX_H / 2.0;
-    double bend = GAP_X / 2.0, text_x, text_y;
+    double bend = GAP_X / 2.0;
 
     if (u > x) {
         fprintf(out, "<path d=\"M%.0f %.0fC%.0f %.0f %.0f %.0f %.0f %.0f\"/>", x, y, x + bend, y,
                 u - bend, v, u - 3, v);
-        text_x = (x + u) / 2;
-        text_y = (y + v) / 2;
     } else {
         u = b->x + BOX_W;
         fprintf(out, "<path d=\"M%.0f %.0fC%.0f %.0f %.0f %.0f %.0f %.0f\"/>", x, y - 8, x + 20,
                 y - 8, u + 20, v + 8, u + 3, v + 8);
-        text_x = x + 16;
-        text_y = (y + v) / 2;
     }
     if (arrow->count > 1)
-        fprintf(out, "<text class=\"count\" x=\"%.0f\" y=\"%.0f\">%u</text>", text_x, text_y - 4,
+        fprintf(out, "<text class=\"count\" x=\"%.0f\" y=\"%.0f\">%u</text>", x + 6, y - 6,
                 arrow->count);
     fputc('\n', out);
 }
@@ -245,7 +241,7 @@ static const char style[] =
     ".free rect{fill:#f2f2f2;stroke:#777;stroke-dasharray:2 3}\n"
     "path{fill:none;stroke:#555;stroke-width:1.4;marker-end:url(#tip)}"
     "#tip path{fill:#555;stroke:none;marker-end:none}\n"
-    ".count{font-size:11px;text-anchor:middle;fill:#444}\n"
+    ".count{font-size:11px;fill:#444}.what{font-size:12px}\n"
     "@media (prefers-color-scheme:dark){svg{background:#16181c}text{fill:#e8e8e8}"
     "rect{fill:#22344c;stroke:#7fb0e6}.accused rect{fill:#55211d;stroke:#ff8a80}"
     ".astray rect{fill:#453a15;stroke:#e0c060}.free rect{fill:#2a2a2a;stroke:#999}"

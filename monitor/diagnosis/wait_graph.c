@@ -195,6 +195,16 @@ static void say_at(const struct maker *maker, uint32_t rank, unsigned level, cha
     }
 }
 
+static uint32_t first_of_class(const struct maker *maker, uint32_t verdict)
+{
+    const struct sl_verdicts *verdicts = maker->hang.verdicts;
+    uint32_t i = 0;
+
+    while (verdicts->list[i].cls != verdicts->list[verdict].cls)
+        i++;
+    return i;
+}
+
 static void fill_key(const struct maker *maker, uint32_t rank, unsigned level, bool is_many,
                      struct key *out)
 {
@@ -202,6 +212,8 @@ static void fill_key(const struct maker *maker, uint32_t rank, unsigned level, b
     say_at(maker, rank, level, out->what, sizeof(out->what));
     if (maker->verdict[rank] != UINT32_MAX) {
         out->role = SL_WAIT_ACCUSED;
+        if (is_many && maker->hang.verdicts->count > ALONE_MAX)
+            out->verdict = first_of_class(maker, out->verdict);
         out->what[0] = '\0';
         out->rank = is_many ? SL_JOB_NONE : rank;
         return;
@@ -297,7 +309,9 @@ static void say_accused(const struct maker *maker, uint32_t verdict, struct sl_w
 
     bool is_set = it->other_count > 0 && it->cls != SL_VERDICT_DEADLOCK;
 
-    if (is_set)
+    if (maker->hang.verdicts->count > ALONE_MAX && box->count > 1)
+        snprintf(box->what, sizeof(box->what), "%s", sl_verdict_class_name(it->cls));
+    else if (is_set)
         snprintf(box->what, sizeof(box->what), "%s, one of %u", sl_verdict_class_name(it->cls),
                  it->other_count + 1);
     else

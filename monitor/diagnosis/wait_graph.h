@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The wait-for graph of a hang, small enough to be looked at: each rank that waits points to one that
- * it waits for, on a shortest way to an accused one; ranks that are at the same and as far from an
- * accused one are one box. Boxes get coarser until there are few, so that 16,384 ranks fit on a page.
+ * The wait-for graph of a hang, small enough to be looked at: each rank that waits points to one
+ * that it waits for, on a shortest way to an accused one; ranks that are at the same and as far
+ * from an accused one are one box. Boxes get coarser until there are few, so that 16,384 ranks fit
+ * on a page.
  */
 #ifndef SL_MONITOR_DIAGNOSIS_WAIT_GRAPH_H
 #define SL_MONITOR_DIAGNOSIS_WAIT_GRAPH_H
@@ -13,7 +14,7 @@
 
 #include <stdio.h>
 
-#define SL_WAIT_BOXES_MAX 48 /* but for accused ones, of which there may be as many */
+#define SL_WAIT_BOXES_MAX 48 /* above it boxes are made coarser */
 #define SL_WAIT_DEPTH_MAX 7  /* columns; what is further away is in the last one */
 
 enum sl_wait_role {
