@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -287,6 +288,53 @@ static void a_link_is_either_ends(void **state)
     }
 }
 
+/* Of a NIC the conditions of its own ports count, and not those of others. */
+static void a_nic_is_told_from_others_of_its_host(void **state)
+{
+    static const struct {
+        const char *subject;
+        bool counts;
+    } cases[] = {{"mlx5_3:1", true},   {"mlx5_3", true}, {"mlx5_0:1", false},
+                 {"mlx5_30:1", false}, {"eth0", true},   {"mlx5_bond_0", true}};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct sl_job *job = job_of(4);
+        struct sl_verdicts verdicts = {.list = NULL};
+        struct sl_verdict *verdict = sl_verdict_add(
+            &verdicts, SL_VERDICT_SLOW_SENDER,
+            (struct sl_object){
+                .kind = SL_OBJECT_NIC, .a = 1, .b = SL_JOB_NONE, .name = text_of(job, "mlx5_3")},
+            0.5);
+
+        verdict->since_ns = NOW;
+        tell(job, "h1", "port", "link_flap", NOW, NOW);
+        job->events[0].subject = text_of(job, cases[i].subject);
+        verdict = fuse(job, &verdicts);
+        assert_int_equal(verdict->probability > 0.9, cases[i].counts);
+        assert_int_equal(says(verdict, "link_flap"), cases[i].counts);
+        done(job, &verdicts);
+    }
+}
+
+static void a_switch_is_of_no_node(void **state)
+{
+    struct sl_job *job = job_of(4);
+    struct sl_verdicts verdicts = {.list = NULL};
+    struct sl_verdict *verdict = sl_verdict_add(&verdicts, SL_VERDICT_SLOW_GROUP,
+                                                (struct sl_object){.kind = SL_OBJECT_SWITCH,
+                                                                   .a = SL_JOB_NONE,
+                                                                   .b = SL_JOB_NONE,
+                                                                   .name = text_of(job, "leaf 3")},
+                                                0.8);
+
+    (void)state;
+    verdict = fuse(job, &verdicts);
+    assert_true(fabs(verdict->probability - 0.8) < 1e-9 && !verdict->act && verdict->node == 0);
+    assert_int_equal(verdict->causes[0].fault, SL_FAULT_FABRIC);
+    done(job, &verdicts);
+}
+
 /* ---- ids ---- */
 
 static void an_id_is_of_class_object_and_episode(void **state)
@@ -489,8 +537,8 @@ static void claimed_probabilities_are_those_of_being_right(void **state)
     assert_true(bins.wrong / 6000 < 1e-4 / sl_prior_incidents());
 }
 
-/* Three times as many healthy hosts show what the table tells of: still within the stated rate, as what
- * other hosts show is counted, and as the threshold is far from the bound. */
+/* Three times as many healthy hosts show what the table tells of: still within the stated rate, as
+ * what other hosts show is counted, and as the threshold is far from the bound. */
 static void a_table_that_is_wrong_by_three_stays_within_the_rate(void **state)
 {
     struct bins bins;
@@ -541,7 +589,7 @@ static void who_failed_often_and_lately_is_likelier(void **state)
     done(job, &verdicts);
 }
 
-/* The public record, split: nodes that the first part calls lemons have more of the faults after it. */
+/* The public record, split: nodes that the first part calls lemons have more of later faults. */
 static void the_recorded_history_foretells(void **state)
 {
     const char *data = getenv("SLUICE_TEST_DATA");
@@ -590,6 +638,38 @@ static void the_recorded_history_foretells(void **state)
     print_message("# %.1f nats better than equal nodes, over %.0f faults\n", lifted, expected);
     assert_true(lifted > 20);
     sl_job_free(whole);
+}
+
+/* 16,384 ranks on 2,048 hosts whose agents all answer, four conditions each; a set of all ranks,
+ * and 100 verdicts of different moments. */
+static void a_large_job_is_fused_in_time(void **state)
+{
+    static const char *const checks[] = {"", "link_flap", "gpu_error", "packet_loss", "hung_task"};
+    struct sl_job *job = sl_job_new();
+    struct sl_verdicts verdicts = {.list = NULL};
+    clock_t begin;
+
+    (void)state;
+    for (uint32_t r = 0; r < 16384; r++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "h%u", r / 8);
+        assert_int_equal(sl_job_add_rank(job, r), 0);
+        job->ranks[r].host = text_of(job, name);
+        for (unsigned i = 0; r % 8 == 0 && i < 5; i++)
+            if (i == 0 || (r / 8 + i) % 7 == 0)
+                tell(job, name, "it", checks[i], NOW - i * 60 * S, NOW);
+    }
+    for (uint32_t i = 0; i < 100; i++)
+        accuse(&verdicts, SL_VERDICT_HOST_STALLED, i * 163, 0.9)->since_ns = NOW - i * S;
+    accuse(&verdicts, SL_VERDICT_COMM_STUCK, 0, 0.9 / 16384);
+    for (uint32_t r = 1; r < 16384; r++)
+        assert_int_equal(sl_verdict_other(&verdicts.list[100], rank_of(r)), 0);
+    begin = clock();
+    fuse(job, &verdicts);
+    print_message("# 101 verdicts: %.0f ms\n", (double)(clock() - begin) * 1e3 / CLOCKS_PER_SEC);
+    assert_true(clock() - begin < 3 * CLOCKS_PER_SEC);
+    done(job, &verdicts);
 }
 
 /* ---- what agents told ---- */
@@ -665,6 +745,8 @@ int main(void)
         cmocka_unit_test(software_takes_no_node_out),
         cmocka_unit_test(the_program_is_no_node),
         cmocka_unit_test(a_link_is_either_ends),
+        cmocka_unit_test(a_nic_is_told_from_others_of_its_host),
+        cmocka_unit_test(a_switch_is_of_no_node),
         cmocka_unit_test(an_id_is_of_class_object_and_episode),
         cmocka_unit_test(digests_are_those_of_the_standard),
         cmocka_unit_test(the_threshold_follows_from_the_stated_rate),
@@ -672,6 +754,7 @@ int main(void)
         cmocka_unit_test(a_table_that_is_wrong_by_three_stays_within_the_rate),
         cmocka_unit_test(who_failed_often_and_lately_is_likelier),
         cmocka_unit_test(the_recorded_history_foretells),
+        cmocka_unit_test(a_large_job_is_fused_in_time),
         cmocka_unit_test(answers_of_agents_are_read),
         cmocka_unit_test(times_are_utc_or_none),
     };

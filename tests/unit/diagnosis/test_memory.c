@@ -3,6 +3,8 @@
  * there is no memory, and nothing else happens. Linked with --wrap of what allocates. */
 #include "job_maker.h"
 #include "job_play.h"
+#include "monitor/diagnosis/fuse.h"
+#include "monitor/diagnosis/wait_graph.h"
 #include "monitor/read/read.h"
 
 #include <errno.h>
@@ -46,13 +48,37 @@ void *__wrap_reallocarray(void *old, size_t count, size_t size)
 static int judge(struct sl_job *job)
 {
     const struct sl_hang_options options = {.now_ns = SL_JOB_NEVER, .stall_ns = SL_HANG_STALL_NS};
+    static const struct sl_fuse_options fuse = SL_FUSE_OPTIONS;
     struct sl_verdicts verdicts = {.list = NULL};
+    struct sl_wait_graph graph;
     int err = sl_job_seal(job);
 
     if (err == 0)
         err = sl_hang_find(job, &options, &verdicts);
+    if (err == 0)
+        err = sl_fuse(job, &fuse, &verdicts);
+    if (err == 0)
+        err = sl_wait_graph_make(job, &options, &verdicts, &graph);
+    if (err == 0)
+        sl_wait_graph_free(&graph);
     sl_verdicts_free(&verdicts);
     return err;
+}
+
+/* What agents and a history tell of the hosts of ranks 0 to 3. */
+static void tell(struct sl_job *job)
+{
+    for (uint32_t r = 0; r < 4; r++) {
+        char name[8];
+        uint32_t host = sl_job_text(job, name, (size_t)snprintf(name, sizeof(name), "h%u", r));
+        struct sl_job_event event = {
+            .host = host, .check = sl_job_text(job, "gpu_ecc", 7), .at_ns = SL_JOB_NEVER};
+        struct sl_job_fault fault = {.host = host, .at_ns = r};
+
+        job->ranks[r].host = host;
+        assert_int_equal(sl_job_add_event(job, &event), 0);
+        assert_int_equal(sl_job_add_fault(job, &fault), 0);
+    }
 }
 
 /* Reads a file of the corpus and judges it, with the n-th allocation failing. */
@@ -106,6 +132,7 @@ static void a_job_is_judged_or_there_is_no_memory(void **state)
 
             play.is_gpu = gpu;
             job = play_job(&play);
+            tell(job);
             do {
                 left = ++n;
                 err = judge(job);
