@@ -4,7 +4,7 @@
  * takes a node out that is out already, and ends with 0: the same key may come again.
  */
 #include "monitor/isolate_plug.h"
-#include "monitor/job.h"
+#include "monitor/child.h"
 
 #include "core/err.h"
 
@@ -57,7 +57,7 @@ static void variables(const struct sl_isolate_order *order, char (*out)[ROOM])
     snprintf(out[9], ROOM, "SLUICED_ATTEMPT=%u", action->attempts);
 }
 
-static void judge(const char *program, const struct sl_job_output *output,
+static void judge(const char *program, const struct sl_mon_child_output *output,
                   struct sl_isolate_answer *out)
 {
     const char *colon = output->error[0] != '\0' ? ": " : "";
@@ -77,7 +77,7 @@ static void act(const struct sl_isolate_order *order, struct sl_isolate_answer *
 {
     const char *argv[WORDS + 4], *environment[ENVIRONMENT_MAX + VARIABLES + 1];
     char command[SL_MON_PATH], own[VARIABLES][ROOM];
-    struct sl_job_output output;
+    struct sl_mon_child_output output;
     unsigned count = 0, words;
     int err;
 
@@ -94,7 +94,7 @@ static void act(const struct sl_isolate_order *order, struct sl_isolate_answer *
         if (strncmp(*at, "SLUICED_", 8) != 0 && strncmp(*at, "NOTIFY_SOCKET=", 14) != 0)
             environment[count++] = *at;
     environment[count] = NULL;
-    err = sl_job_run(argv, environment, order->deadline_ns, &output);
+    err = sl_mon_child_run(argv, environment, order->deadline_ns, &output);
     if (err != 0) {
         sl_isolate_failed(err, out);
         return;

@@ -8,7 +8,7 @@
  */
 #include "monitor/event_line.h"
 #include "monitor/isolate_kube_json.h"
-#include "monitor/job.h"
+#include "monitor/child.h"
 
 #include "core/dl.h"
 #include "core/err.h"
@@ -272,7 +272,7 @@ static void set_options(struct kube *kube, const char *url, uint64_t left_ns)
 static int request(struct kube *kube, const char *what, const char *path, const char *accept,
                    const char *type, const char *patch)
 {
-    uint64_t now = sl_job_now();
+    uint64_t now = sl_mon_child_now();
     struct curl_slist *headers = NULL;
     char url[URL_MAX], line[128];
     int err;
@@ -404,7 +404,7 @@ static int take_out(void *arg)
 {
     struct kube *kube = arg;
     char why[SL_MON_TEXT], since[48];
-    uint64_t from = sl_job_now();
+    uint64_t from = sl_mon_child_now();
     struct timespec at;
     int err;
 
@@ -413,7 +413,7 @@ static int take_out(void *arg)
     sl_isolate_reason(&kube->order->action, why, sizeof(why));
     err = patch(kube, "tainting this node", "", "merge-patch+json",
                 sl_kube_out_patch(&kube->node, kube->order->mark, since, why));
-    kube->is_quick = sl_job_now() - from < QUICK_NS;
+    kube->is_quick = sl_mon_child_now() - from < QUICK_NS;
     return err;
 }
 

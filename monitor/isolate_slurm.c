@@ -5,7 +5,7 @@
  */
 #include "monitor/isolate_plug.h"
 #include "monitor/isolate_slurm.h"
-#include "monitor/job.h"
+#include "monitor/child.h"
 
 #include "core/err.h"
 
@@ -174,9 +174,9 @@ static const char *program(const struct slurm *slurm, const char *name, char *ro
     return room;
 }
 
-static int run(const struct slurm *slurm, const char *const *argv, struct sl_job_output *out)
+static int run(const struct slurm *slurm, const char *const *argv, struct sl_mon_child_output *out)
 {
-    int err = sl_job_run(argv, NULL, slurm->order->deadline_ns, out);
+    int err = sl_mon_child_run(argv, NULL, slurm->order->deadline_ns, out);
 
     if (err == -ENOENT)
         return sl_fail(err,
@@ -200,7 +200,7 @@ static int look(void *arg, struct sl_isolate_view *out)
     /* -a: hidden partitions, too; -S N: the rows of one node follow one another. */
     const char *const argv[] = {
         program(slurm, "sinfo", room), "-haN", "-S", "N", "-o", "%N|%T|%H|%E", NULL};
-    struct sl_job_output output;
+    struct sl_mon_child_output output;
     int err = run(slurm, argv, &output);
 
     if (err != 0)
@@ -214,7 +214,7 @@ static int update(const struct slurm *slurm, const char *state, const char *reas
 {
     char room[PROGRAM], node[SL_MON_NAME + 16], words[32], why[2 * SL_MON_TEXT];
     const char *argv[] = {program(slurm, "scontrol", room), "update", node, words, NULL, NULL};
-    struct sl_job_output output;
+    struct sl_mon_child_output output;
     int err;
 
     snprintf(node, sizeof(node), "nodename=%s", slurm->order->node);

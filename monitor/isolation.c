@@ -5,7 +5,7 @@
 #include "monitor/event_line.h"
 #include "monitor/isolate.h"
 #include "monitor/isolate_plug.h"
-#include "monitor/job.h"
+#include "monitor/child.h"
 
 #include "core/err.h"
 
@@ -41,7 +41,7 @@ struct sl_isolation {
     FILE *log;
     char node[SL_MON_NAME], boot_id[SL_MON_BOOT_ID];
     bool is_shadow;
-    struct sl_job job;
+    struct sl_mon_child job;
     enum job job_kind;
     uint64_t performing;   /* the action's number */
     uint64_t gone_wait_ns; /* until then the last job's programs may be there; 0: they are not */
@@ -252,12 +252,12 @@ static int start(struct sl_isolation *isolation, enum job kind, const struct sl_
     uint64_t limit_ns = (uint64_t)isolation->config->isolate_timeout_ms * 1000000;
     int err;
 
-    isolation->order.deadline_ns = sl_job_now() + limit_ns;
+    isolation->order.deadline_ns = sl_mon_child_now() + limit_ns;
     isolation->order.wall_ns = now->wall_ns;
     isolation->job_kind = kind;
-    _Static_assert(sizeof(struct sl_isolate_answer) <= SL_JOB_ANSWER, "it goes back whole");
-    err = sl_job_start(&isolation->job, work, isolation, sizeof(struct sl_isolate_answer),
-                       now->mono_ns + limit_ns);
+    _Static_assert(sizeof(struct sl_isolate_answer) <= SL_MON_CHILD_ANSWER, "it goes back whole");
+    err = sl_mon_child_start(&isolation->job, work, isolation, sizeof(struct sl_isolate_answer),
+                             now->mono_ns + limit_ns);
     if (err != 0)
         isolation->job_kind = NO_JOB;
     return err;
@@ -319,7 +319,7 @@ static void job_look(struct sl_isolation *isolation, const struct sl_mon_time *n
 
     if (isolation->job_kind == NO_JOB)
         return;
-    got = sl_job_poll(&isolation->job, now->mono_ns, &answer, sizeof(answer));
+    got = sl_mon_child_poll(&isolation->job, now->mono_ns, &answer, sizeof(answer));
     if (got == 0)
         return;
     if (got < 0) {
@@ -337,7 +337,7 @@ static bool is_free(struct sl_isolation *isolation, uint64_t now_ns)
 {
     if (isolation->job_kind != NO_JOB)
         return false;
-    if (sl_job_is_gone(&isolation->job))
+    if (sl_mon_child_is_gone(&isolation->job))
         isolation->gone_wait_ns = 0;
     return isolation->gone_wait_ns == 0 || now_ns >= isolation->gone_wait_ns;
 }
@@ -550,7 +550,7 @@ static void set_rules(struct sl_isolation *isolation)
         .times = (unsigned)config->isolate_times,
         .share_percent = (unsigned)config->isolate_share_percent,
         .least_nodes = (unsigned)config->isolate_least_nodes};
-    uint64_t seed = sl_job_now() ^ (uint64_t)getpid() << 32;
+    uint64_t seed = sl_mon_child_now() ^ (uint64_t)getpid() << 32;
 
     for (const char *at = isolation->node; *at != '\0'; at++)
         seed = seed * 31 + (unsigned char)*at;
@@ -581,7 +581,7 @@ int sl_isolation_open(const struct sl_isolation_options *options, struct sl_isol
     isolation->is_shadow = config->isolate_mode == SHADOW;
     isolation->is_up = true;
     isolation->log = options->log;
-    isolation->job = (struct sl_job)SL_JOB_INIT;
+    isolation->job = (struct sl_mon_child)SL_MON_CHILD_INIT;
     snprintf(isolation->boot_id, sizeof(isolation->boot_id), "%s", options->boot_id);
     name_node(isolation);
     set_rules(isolation);
@@ -601,7 +601,7 @@ void sl_isolation_close(struct sl_isolation *isolation)
 {
     if (isolation == NULL)
         return;
-    sl_job_kill(&isolation->job);
+    sl_mon_child_kill(&isolation->job);
     sl_actions_close(isolation->actions);
     free(isolation);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "monitor/job.h"
+#include "monitor/child.h"
 
 #include "core/err.h"
 
@@ -20,7 +20,7 @@
 
 extern char **environ;
 
-uint64_t sl_job_now(void)
+uint64_t sl_mon_child_now(void)
 {
     struct timespec at;
 
@@ -76,10 +76,10 @@ static void on_orphaned(int number)
 }
 
 /* agent_group: asked before the fork, as the agent moves this process, too. */
-_Noreturn static void child(int fd, pid_t agent, pid_t agent_group, sl_job_work work,
-                            const void *arg, size_t len)
+_Noreturn static void be_child(int fd, pid_t agent, pid_t agent_group, sl_mon_child_work work,
+                               const void *arg, size_t len)
 {
-    char answer[SL_JOB_ANSWER];
+    char answer[SL_MON_CHILD_ANSWER];
     int null;
 
     setpgid(0, 0);
@@ -105,14 +105,14 @@ _Noreturn static void child(int fd, pid_t agent, pid_t agent_group, sl_job_work 
     _exit(write(3, answer, len) == (ssize_t)len ? 0 : 1);
 }
 
-static void take_output(int fd, struct sl_job_output *out, size_t *room)
+static void take_output(int fd, struct sl_mon_child_output *out, size_t *room)
 {
     char *more;
     ssize_t n;
 
     for (;;) {
         if (out->len + 1 >= *room) {
-            if (*room >= SL_JOB_OUTPUT_MAX)
+            if (*room >= SL_MON_CHILD_OUTPUT_MAX)
                 return;
             more = realloc(out->text, 2 * *room);
             if (more == NULL)
@@ -128,7 +128,7 @@ static void take_output(int fd, struct sl_job_output *out, size_t *room)
     }
 }
 
-static void take_error(int fd, struct sl_job_output *out)
+static void take_error(int fd, struct sl_mon_child_output *out)
 {
     char text[256];
     size_t used = strlen(out->error);
@@ -151,7 +151,8 @@ static void tidy_error(char *text)
 }
 
 /* fds: of what it writes. What it has started may still hold them: its own end counts. */
-static int wait_for(pid_t pid, const int *fds, uint64_t deadline_ns, struct sl_job_output *out)
+static int wait_for(pid_t pid, const int *fds, uint64_t deadline_ns,
+                    struct sl_mon_child_output *out)
 {
     size_t room = 4096;
     int status = 0;
@@ -165,7 +166,7 @@ static int wait_for(pid_t pid, const int *fds, uint64_t deadline_ns, struct sl_j
         struct pollfd ready[] = {{.fd = fds[0], .events = POLLIN},
                                  {.fd = fds[1], .events = POLLIN}};
 
-        if (sl_job_now() >= deadline_ns)
+        if (sl_mon_child_now() >= deadline_ns)
             return -ETIMEDOUT;
         (void)poll(ready, 2, LOOK_MS);
         got = waitpid(pid, &status, WNOHANG);
@@ -199,7 +200,7 @@ _Noreturn static void become(const char *const *argv, const char *const *environ
 }
 
 static int run(const char *const *argv, const char *const *environment, uint64_t deadline_ns,
-               int (*pipes)[2], struct sl_job_output *out)
+               int (*pipes)[2], struct sl_mon_child_output *out)
 {
     int fds[2] = {pipes[0][0], pipes[1][0]}, err = 0;
     pid_t pid = fork();
@@ -227,12 +228,12 @@ static int run(const char *const *argv, const char *const *environment, uint64_t
     return err;
 }
 
-int sl_job_run(const char *const *argv, const char *const *environment, uint64_t deadline_ns,
-               struct sl_job_output *out)
+int sl_mon_child_run(const char *const *argv, const char *const *environment, uint64_t deadline_ns,
+                     struct sl_mon_child_output *out)
 {
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}, err = 0;
 
-    *out = (struct sl_job_output){.text = NULL};
+    *out = (struct sl_mon_child_output){.text = NULL};
     for (unsigned i = 0; i < 3 && err == 0; i++)
         if (pipe2(pipes[i], O_CLOEXEC) != 0)
             err = sl_fail(-errno, "no pipe for %s: %s", argv[0], sluice_strerror(-errno));
@@ -251,18 +252,18 @@ int sl_job_run(const char *const *argv, const char *const *environment, uint64_t
 
 /* ---- in the agent ---- */
 
-int sl_job_start(struct sl_job *job, sl_job_work work, const void *arg, size_t answer_len,
-                 uint64_t deadline_ns)
+int sl_mon_child_start(struct sl_mon_child *child, sl_mon_child_work work, const void *arg,
+                       size_t answer_len, uint64_t deadline_ns)
 {
     pid_t self = getpid(), group = getpgrp(), pid;
     int fds[2], err;
 
-    sl_assert(job->pid == 0 && answer_len <= SL_JOB_ANSWER);
+    sl_assert(child->pid == 0 && answer_len <= SL_MON_CHILD_ANSWER);
     if (pipe2(fds, O_CLOEXEC) != 0)
         return sl_fail(-errno, "no pipe for a child: %s", sluice_strerror(-errno));
     pid = fork();
     if (pid == 0)
-        child(fds[1], self, group, work, arg, answer_len);
+        be_child(fds[1], self, group, work, arg, answer_len);
     err = errno;
     close(fds[1]);
     if (pid < 0) {
@@ -271,48 +272,48 @@ int sl_job_start(struct sl_job *job, sl_job_work work, const void *arg, size_t a
     }
     (void)setpgid(pid, pid); /* whichever of the two comes first */
     (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
-    *job = (struct sl_job){
+    *child = (struct sl_mon_child){
         .pid = pid, .group = pid, .fd = fds[0], .deadline_ns = deadline_ns + GRACE_NS};
     return 0;
 }
 
-void sl_job_kill(struct sl_job *job)
+void sl_mon_child_kill(struct sl_mon_child *child)
 {
-    if (job->pid == 0)
+    if (child->pid == 0)
         return;
-    kill(-job->pid, SIGKILL);
-    kill(job->pid, SIGKILL); /* had it no group yet */
+    kill(-child->pid, SIGKILL);
+    kill(child->pid, SIGKILL); /* had it no group yet */
     /* It leads no program into the kernel: it ends at once. */
-    for (unsigned i = 0; i < 100 && waitpid(job->pid, NULL, WNOHANG) == 0; i++)
+    for (unsigned i = 0; i < 100 && waitpid(child->pid, NULL, WNOHANG) == 0; i++)
         (void)poll(NULL, 0, 1);
-    close(job->fd);
-    job->fd = -1;
-    job->pid = 0;
+    close(child->fd);
+    child->fd = -1;
+    child->pid = 0;
 }
 
-int sl_job_poll(struct sl_job *job, uint64_t now_ns, void *answer, size_t answer_len)
+int sl_mon_child_poll(struct sl_mon_child *child, uint64_t now_ns, void *answer, size_t answer_len)
 {
-    char got[SL_JOB_ANSWER];
+    char got[SL_MON_CHILD_ANSWER];
     ssize_t n;
 
-    sl_assert(job->pid != 0 && answer_len <= sizeof(got));
-    n = read(job->fd, got, answer_len);
+    sl_assert(child->pid != 0 && answer_len <= sizeof(got));
+    n = read(child->fd, got, answer_len);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-        if (now_ns < job->deadline_ns)
+        if (now_ns < child->deadline_ns)
             return 0;
-        sl_job_kill(job);
+        sl_mon_child_kill(child);
         return sl_fail(-ETIMEDOUT, "no answer in time, and its process was killed");
     }
-    sl_job_kill(job);
+    sl_mon_child_kill(child);
     if (n != (ssize_t)answer_len)
         return sl_fail(-EIO, "its process ended without an answer");
     memcpy(answer, got, answer_len);
     return 1;
 }
 
-bool sl_job_is_gone(struct sl_job *job)
+bool sl_mon_child_is_gone(struct sl_mon_child *child)
 {
-    if (job->pid == 0 && job->group != 0 && kill(-job->group, 0) != 0 && errno == ESRCH)
-        job->group = 0;
-    return job->pid == 0 && job->group == 0;
+    if (child->pid == 0 && child->group != 0 && kill(-child->group, 0) != 0 && errno == ESRCH)
+        child->group = 0;
+    return child->pid == 0 && child->group == 0;
 }
