@@ -89,9 +89,11 @@ static void inherit(struct sluice_comm *child, const struct sluice_comm *like)
     child->wait.poke_arg = like->wait.poke_arg;
 }
 
-static uint64_t mix_id(uint64_t id, uint32_t channel)
+/* Those that one split makes have one channel: their first members tell them apart. */
+static uint64_t mix_id(uint64_t id, uint32_t channel, uint32_t first)
 {
-    return (uint32_t)((id + channel) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    id += channel + ((uint64_t)first << 32);
+    return (uint32_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
 
 static int fill(struct sluice_comm *child, const struct sl_child_params *params)
@@ -105,7 +107,7 @@ static int fill(struct sluice_comm *child, const struct sl_child_params *params)
     if (err != 0)
         return err;
     sl_family_join(family, child);
-    child->id = mix_id(params->id, child->channel);
+    child->id = mix_id(params->id, child->channel, params->places[0].family_rank);
     err = sl_seats_take(child);
     if (err != 0)
         return err;

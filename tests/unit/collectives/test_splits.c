@@ -58,6 +58,27 @@ static void splits_open_connect_and_map_nothing(void **state)
     RUN_CREW(&crew, split_often);
 }
 
+/* Whoever reads state pages puts the ranks of a communicator together by it. */
+static void compare_ids(struct sluice_comm *comm, int rank)
+{
+    struct sluice_comm *child;
+    uint64_t ids[RANKS];
+
+    CREW_EXPECT(sluice_comm_split(comm, rank % 2, rank, &child) == 0);
+    CREW_EXPECT(sluice_all_gather(comm, &child->id, ids, 1, SLUICE_U64, NULL) == 0);
+    CREW_EXPECT(ids[0] == ids[2] && ids[1] == ids[3] && ids[0] != ids[1]);
+    CREW_EXPECT(ids[0] != comm->id && ids[1] != comm->id);
+    sluice_comm_destroy(child);
+}
+
+static void halves_of_a_split_have_ids_of_their_own(void **state)
+{
+    struct crew crew = counted_crew(RANKS, "");
+
+    (void)state;
+    RUN_CREW(&crew, compare_ids);
+}
+
 /* Rank 0 shows what it has, leaves, and makes the next one, as far ahead as splits let it: the
  * others read late. */
 static void reuse(struct sluice_comm *comm, int rank)
@@ -285,6 +306,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits_open_connect_and_map_nothing),
+        cmocka_unit_test(halves_of_a_split_have_ids_of_their_own),
         cmocka_unit_test(areas_are_used_again_when_all_have_read_them),
         cmocka_unit_test(splits_of_splits_outlive_their_parents),
         cmocka_unit_test(two_threads_split_at_once),
