@@ -47,9 +47,11 @@ static int accuse_waited(struct sl_hang *hang, uint32_t rank)
     if (verdict == NULL)
         return -ENOMEM;
     sl_hang_rank_name(hang, rank, name);
-    if (is_gone) {
-        verdict->probability = SL_HANG_SURE;
-        err = sl_verdict_say(verdict, "the process of %s is gone", name);
+    if (is_gone || sl_hang_is_halted(hang, rank)) {
+        verdict->probability =
+            is_gone || hang->job->ranks[rank].halt != 0 ? SL_HANG_SURE : SL_HANG_LIKELY;
+        err = is_gone ? sl_verdict_say(verdict, "the process of %s is gone", name)
+                      : sl_hang_say_halted(hang, verdict, rank);
         return err == 0 ? sl_hang_say_waited(hang, verdict, rank) : err;
     }
     err = sl_hang_say_waited(hang, verdict, rank);
@@ -184,7 +186,7 @@ static int accuse_ranks(struct sl_hang *hang, const struct sl_hang_part *parts)
         }
         if (!hang->graph.is_sink[part] || parts[part].ranks != 1 || hang->waiters[r] == 0)
             continue;
-        if (hang->job->ranks[r].is_gone ||
+        if (hang->job->ranks[r].is_gone || sl_hang_is_halted(hang, r) ||
             (hang->index.head[r] == SL_HANG_NO_OP && sl_hang_is_told(hang, r)))
             err = accuse_waited(hang, r);
     }
@@ -247,6 +249,37 @@ static int accuse(struct sl_hang *hang)
     return err;
 }
 
+/* Nobody is left who waits, or nobody says so: processes have ended, and not well. The first of
+ * them, by what it said last, and all others that it may have been. */
+static int accuse_gone(struct sl_hang *hang)
+{
+    const struct sl_job *job = hang->job;
+    uint32_t first = SL_JOB_NONE, count = 0;
+    struct sl_verdict *verdict;
+    char name[SL_HANG_NAME];
+    int err;
+
+    for (uint32_t r = 0; r < job->rank_count; r++) {
+        if (!job->ranks[r].is_gone)
+            continue;
+        count++;
+        if (first == SL_JOB_NONE || job->ranks[r].last_ns < job->ranks[first].last_ns)
+            first = r;
+    }
+    if (count == 0)
+        return 0;
+    verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_DEAD, sl_hang_rank_object(first),
+                             SL_HANG_SURE / count);
+    if (verdict == NULL)
+        return -ENOMEM;
+    err = sl_verdict_say(verdict, "the process of %s is gone, and has not ended well",
+                         sl_hang_rank_name(hang, first, name));
+    for (uint32_t r = 0; r < job->rank_count && err == 0; r++)
+        if (job->ranks[r].is_gone && r != first)
+            err = sl_verdict_other(verdict, sl_hang_rank_object(r));
+    return err;
+}
+
 /* ---- is it a hang? ---- */
 
 static int say_fine(struct sl_hang *hang, const char *why)
@@ -295,9 +328,13 @@ static int judge(struct sl_hang *hang)
     if (err != 0)
         return err;
     fine = why_fine(hang);
-    if (fine != NULL)
-        return say_fine(hang, fine);
+    if (fine != NULL) {
+        err = accuse_gone(hang);
+        return err == 0 && hang->verdicts->count == before ? say_fine(hang, fine) : err;
+    }
     err = accuse(hang);
+    if (err == 0 && hang->verdicts->count == before)
+        err = accuse_gone(hang);
     if (err == 0 && hang->verdicts->count == before)
         err = say_fine(hang, "nobody is waited for who does not go on");
     sl_verdicts_sort(hang->verdicts);

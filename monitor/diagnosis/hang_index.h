@@ -54,9 +54,10 @@ struct sl_hang_slot *sl_hang_slot_of(const struct sl_hang_index *index, uint32_t
 struct sl_hang_pair *sl_hang_pair_of(const struct sl_hang_index *index, uint32_t comm, uint32_t src,
                                      uint32_t dst);
 
+/* What failed is over for its rank, and never will be for the others. */
 static inline bool sl_hang_is_pending(const struct sl_job_op *op)
 {
-    return op->state == SL_JOB_ISSUED || op->state == SL_JOB_STARTED;
+    return op->state != SL_JOB_DONE;
 }
 
 static inline bool sl_hang_is_message(const struct sl_job_op *op)

@@ -37,6 +37,8 @@ struct sl_hang {
 #define SL_HANG_LIKELY 0.9
 #define SL_HANG_PLAUSIBLE 0.6
 
+#define SL_HANG_MOVED_NS (5 * (int64_t)1000000000) /* who waits looks fifty times a second */
+
 /* Of the component: how many ranks, and the first of them. */
 struct sl_hang_part {
     uint32_t ranks, first;
@@ -69,10 +71,23 @@ static inline bool sl_hang_is_told(const struct sl_hang *hang, uint32_t rank)
     return hang->job->ranks[rank].is_told || hang->job->ranks[rank].is_gone;
 }
 
+/* Its process does not run, or does not look after what it has begun. */
+static inline bool sl_hang_is_halted(const struct sl_hang *hang, uint32_t rank)
+{
+    const struct sl_job_rank *it = &hang->job->ranks[rank];
+    int64_t now = hang->options->now_ns, stall = hang->options->stall_ns;
+
+    if (it->halt != 0)
+        return true;
+    return it->moved_ns != SL_JOB_NEVER && now != SL_JOB_NEVER &&
+           hang->index.head[rank] != SL_HANG_NO_OP &&
+           now - it->moved_ns >= (stall < SL_HANG_MOVED_NS ? stall : SL_HANG_MOVED_NS);
+}
+
 /* It does not go on because of itself: what it waits for is no matter. */
 static inline bool sl_hang_is_cause(const struct sl_hang *hang, uint32_t rank)
 {
-    return hang->is_stuck[rank] || hang->job->ranks[rank].is_gone;
+    return hang->is_stuck[rank] || hang->job->ranks[rank].is_gone || sl_hang_is_halted(hang, rank);
 }
 
 /* The rank's oldest pending operation is at this slot's first. */
@@ -109,6 +124,8 @@ struct sl_hang_step sl_hang_step_of(const struct sl_hang *hang, uint32_t rank, u
 
 /* Sentences, on a verdict; since_ns is set. -ENOMEM. */
 int sl_hang_say_waited(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank);
+/* Its process does not run; who waits for it where it is. */
+int sl_hang_say_halted(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank);
 int sl_hang_say_stuck(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank);
 int sl_hang_say_mismatch(const struct sl_hang *hang, struct sl_verdict *verdict,
                          const struct sl_hang_mismatch *mismatch);

@@ -203,6 +203,53 @@ int sl_hang_say_waited(const struct sl_hang *hang, struct sl_verdict *verdict, u
                           best.ranks.count == 1 ? "waits" : "wait", age_of(hang, best.since, age));
 }
 
+/* Who is at the same operation as this rank, whose slot it is. */
+static int say_beside(const struct sl_hang *hang, struct sl_verdict *verdict,
+                      const struct sl_hang_slot *slot)
+{
+    const size_t *first = &hang->index.first_slot[slot->comm];
+    struct ranks ranks = {.count = 0};
+    char text[TEXT], age[40];
+
+    for (size_t i = first[0]; i < first[1]; i++) {
+        const struct sl_hang_slot *it = &hang->index.slots[i];
+
+        if (it->has_first && it->first == slot->first && it->rank != slot->rank)
+            add_rank(&ranks, it->rank);
+    }
+    end_ranks(&ranks);
+    if (ranks.count == 0)
+        return 0;
+    earlier(verdict, hang->job->ops[slot->op].issue_ns);
+    return sl_verdict_say(verdict, "%s %s %s for it in %s%s", ranks.count == 1 ? "rank" : "ranks",
+                          ranks.text, ranks.count == 1 ? "waits" : "wait",
+                          op_name(hang, slot->op, text),
+                          age_of(hang, hang->job->ops[slot->op].issue_ns, age));
+}
+
+int sl_hang_say_halted(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank)
+{
+    const struct sl_job_rank *it = &hang->job->ranks[rank];
+    size_t head = hang->index.head[rank];
+    const struct sl_hang_slot *slot;
+    char name[SL_HANG_NAME];
+    int err;
+
+    sl_hang_rank_name(hang, rank, name);
+    err = it->halt != 0
+              ? sl_verdict_say(verdict, "%s %s", name, sl_job_string(hang->job, it->halt))
+              : sl_verdict_say(verdict,
+                               "%s has not looked after what it has begun for %.0f s: its process "
+                               "is stopped, or does something else",
+                               name, (double)(hang->options->now_ns - it->moved_ns) / 1e9);
+    if (err != 0 || head == SL_HANG_NO_OP || sl_hang_is_message(&hang->job->ops[head]))
+        return err;
+    slot = sl_hang_slot_of(&hang->index, rank, hang->job->ops[head].comm);
+    return slot != NULL && slot->has_first && slot->op != SL_HANG_NO_OP
+               ? say_beside(hang, verdict, slot)
+               : 0;
+}
+
 /* ---- rule 2, and all the others ---- */
 
 int sl_hang_say_stuck(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank)

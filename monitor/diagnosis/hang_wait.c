@@ -23,7 +23,9 @@ bool sl_hang_is_at_head(const struct sl_hang *hang, const struct sl_hang_slot *s
     size_t head = hang->index.head[slot->rank];
     const struct sl_job_op *op;
 
-    if (head == SL_HANG_NO_OP || !slot->has_first)
+    /* Who does not go on is at nothing. */
+    if (head == SL_HANG_NO_OP || !slot->has_first || hang->job->ranks[slot->rank].is_gone ||
+        sl_hang_is_halted(hang, slot->rank))
         return false;
     op = &hang->job->ops[head];
     return op->comm == slot->comm && !sl_hang_is_message(op) && op->seq == slot->first;
@@ -148,7 +150,8 @@ static void find_stuck(struct sl_hang *hang, uint32_t comm)
         uint32_t rank = slots[i].rank;
 
         if (!slots[i].has_first || slots[i].first > done_of(&slots[best]) || i == best ||
-            hang->is_stuck[rank] || !needs_all(hang->job->ops[slots[i].op].kind))
+            hang->is_stuck[rank] || !needs_all(hang->job->ops[slots[i].op].kind) ||
+            hang->job->ops[slots[i].op].state == SL_JOB_FAILED || sl_hang_is_cause(hang, rank))
             continue;
         hang->is_stuck[rank] = true;
         hang->stuck_slot[rank] = begin + i;
@@ -157,6 +160,20 @@ static void find_stuck(struct sl_hang *hang, uint32_t comm)
 }
 
 /* ---- all have issued it ---- */
+
+/* Who does not go on is waited for by all others that are at the oldest pending operation. */
+static void count_waiters(struct sl_hang *hang, const struct sl_hang_slot *slots, size_t count,
+                          uint64_t front)
+{
+    size_t waiting = 0;
+
+    for (size_t i = 0; i < count; i++)
+        waiting += slots[i].has_first && sl_hang_is_at_head(hang, &slots[i]);
+    for (size_t i = 0; i < count; i++)
+        if (slots[i].has_first && slots[i].first == front && waiting > 0 &&
+            sl_hang_is_cause(hang, slots[i].rank) && !hang->is_stuck[slots[i].rank])
+            hang->waiters[slots[i].rank]++;
+}
 
 /* At the head of a rank, and what a member is still at something earlier: two nodes a communicator,
  * one that leads to members that have the oldest pending operation and are not at it, one that
@@ -171,6 +188,7 @@ static int wait_for_heads(struct sl_hang *hang, uint32_t comm)
 
     if (hang->index.is_counted[comm])
         return 0;
+    count_waiters(hang, slots, count, front);
     for (size_t i = 0; i < count; i++)
         has_earlier = has_earlier || (slots[i].has_first && slots[i].first == front &&
                                       !sl_hang_is_at_head(hang, &slots[i]));
@@ -197,7 +215,7 @@ static int wait_for(struct sl_hang *hang, uint32_t rank, uint32_t peer, bool is_
 {
     if (sl_hang_is_cause(hang, rank) || !sl_hang_is_told(hang, peer))
         return 0;
-    if (is_certain)
+    if (is_certain || sl_hang_is_cause(hang, peer))
         hang->waiters[peer]++;
     return sl_graph_add(&hang->graph, rank, peer);
 }
@@ -208,7 +226,7 @@ static bool is_at_message(const struct sl_hang *hang, uint32_t rank, size_t op)
     size_t head = hang->index.head[rank];
     const struct sl_job_op *a, *b;
 
-    if (op == SL_HANG_NO_OP || head == SL_HANG_NO_OP)
+    if (op == SL_HANG_NO_OP || head == SL_HANG_NO_OP || sl_hang_is_halted(hang, rank))
         return false;
     a = &hang->job->ops[op];
     b = &hang->job->ops[head];
@@ -287,7 +305,8 @@ static size_t next_in_comm(const struct sl_job *job, size_t op)
     const struct sl_job_op *it = &job->ops[op];
 
     for (size_t i = op + 1; i < job->first_op[it->rank + 1]; i++)
-        if (job->ops[i].comm == it->comm && !sl_hang_is_message(&job->ops[i]))
+        if (job->ops[i].comm == it->comm && !sl_hang_is_message(&job->ops[i]) &&
+            job->ops[i].seq > it->seq)
             return i;
     return SL_HANG_NO_OP;
 }

@@ -2,6 +2,7 @@
 /* What is known of a job: arrays that grow, and texts that are kept once. */
 #include "monitor/diagnosis/job.h"
 #include "core/err.h"
+#include "monitor/diagnosis/job_members.h"
 #include "monitor/diagnosis/text.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@ struct sl_job_inside {
     struct sl_texts texts;
     uint32_t *comm_of; /* by text: the communicator of that name */
     size_t comm_of_cap;
+    struct sl_job_members members;
     size_t rank_cap, comm_cap, op_cap, count_cap, edge_cap, sample_cap, first_cap, event_cap,
         fault_cap;
 };
@@ -68,6 +70,7 @@ void sl_job_free(struct sl_job *job)
     if (job->inside != NULL) {
         sl_texts_fini(&job->inside->texts);
         free(job->inside->comm_of);
+        sl_job_members_fini(&job->inside->members);
     }
     free(job->inside);
     free(job);
@@ -98,7 +101,8 @@ int sl_job_add_rank(struct sl_job *job, uint32_t rank)
         job->ranks[job->rank_count] = (struct sl_job_rank){.replica = SL_JOB_NONE,
                                                            .stage = SL_JOB_NONE,
                                                            .tensor = SL_JOB_NONE,
-                                                           .last_ns = SL_JOB_NEVER};
+                                                           .last_ns = SL_JOB_NEVER,
+                                                           .moved_ns = SL_JOB_NEVER};
     return 0;
 }
 
@@ -171,6 +175,14 @@ int sl_job_set_members(struct sl_job *job, uint32_t comm, const uint32_t *ranks,
     return 0;
 }
 
+int sl_job_add_member(struct sl_job *job, uint32_t comm, uint32_t place, uint32_t size,
+                      uint32_t rank)
+{
+    int err = sl_job_add_rank(job, rank);
+
+    return err != 0 ? err : sl_job_members_add(&job->inside->members, job, comm, place, size, rank);
+}
+
 /* ---- what ranks did ---- */
 
 /* A source speaks for the rank. */
@@ -201,9 +213,9 @@ int sl_job_add_op(struct sl_job *job, const struct sl_job_op *op)
 
     sl_assert(op->kind < SL_JOB_KINDS && op->state <= SL_JOB_FAILED);
     err = hear(job, op->rank, op->comm, !is_alone);
-    if (err == 0 && is_message)
+    if (err == 0 && is_message && op->peer_place == 0)
         err = sl_job_add_rank(job, op->peer);
-    if (err == 0 && is_message && op->peer == op->rank)
+    if (err == 0 && is_message && op->peer_place == 0 && op->peer == op->rank)
         err = sl_fail(-EBADMSG, "rank %u sends to itself", op->rank);
     if (err == 0)
         err = grow(&job->ops, &job->inside->op_cap, job->op_count, sizeof(*job->ops));
@@ -212,7 +224,7 @@ int sl_job_add_op(struct sl_job *job, const struct sl_job_op *op)
     rank = &job->ranks[op->rank];
     rank->last_ns = later(rank->last_ns, later(op->issue_ns, later(op->start_ns, op->end_ns)));
     job->ops[job->op_count] = *op;
-    if (!is_message)
+    if (!is_message || op->peer_place != 0)
         job->ops[job->op_count].peer = SL_JOB_NONE;
     job->op_count++;
     return 0;
@@ -235,10 +247,12 @@ int sl_job_add_count(struct sl_job *job, const struct sl_job_count *count)
 
 int sl_job_add_edge(struct sl_job *job, const struct sl_job_edge *edge)
 {
-    int err = sl_job_add_rank(job, edge->src);
+    int err = edge->src_place == 0 ? sl_job_add_rank(job, edge->src) : 0;
 
-    if (err == 0)
+    if (err == 0 && edge->dst_place == 0)
         err = sl_job_add_rank(job, edge->dst);
+    if (err == 0 && (edge->src_place != 0 || edge->dst_place != 0) && edge->comm >= job->comm_count)
+        err = sl_fail(-EBADMSG, "messages are of a communicator that nobody named");
     if (err == 0)
         err = grow(&job->edges, &job->inside->edge_cap, job->edge_count, sizeof(*job->edges));
     if (err != 0)
@@ -333,6 +347,10 @@ int sl_job_seal(struct sl_job *job)
     struct place *places;
     struct sl_job_op *sorted;
 
+    int err = sl_job_members_seal(&job->inside->members, job);
+
+    if (err != 0)
+        return err;
     if (count_ops(job) != 0)
         return -ENOMEM;
     if (job->op_count == 0)

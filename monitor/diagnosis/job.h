@@ -65,6 +65,8 @@ struct sl_job_op {
     uint8_t kind, state;
     bool is_seq_own; /* of SEND and RECV: seq counts what this rank alone did, and its peer's number
                       * of the same message may be another */
+    uint32_t
+        peer_place; /* the peer's place in comm plus 1: sl_job_seal() sets peer; 0: peer is it */
 };
 
 /* Of a rank in a communicator, where the source counts and does not list (NCCL RAS). */
@@ -91,6 +93,7 @@ struct sl_job_edge {
     uint32_t path;                  /* device, port, rail: text */
     uint64_t messages, bytes, lost; /* lost: sent again */
     double wait_s[SL_JOB_WAITS];
+    uint32_t src_place, dst_place; /* places in comm plus 1, as an operation's; 0: src, dst */
 };
 
 /* A number that a rank was measured by at a time: an iteration's seconds, a gauge. */
@@ -122,6 +125,10 @@ struct sl_job_rank {
     bool is_told;    /* some source speaks for it: it is no mere member of a communicator */
     bool is_gone;    /* some source says that its process has ended */
     int64_t last_ns; /* the latest time in what it says */
+    /* When it last looked after what it has begun, SL_JOB_NEVER: not told. What is pending for
+     * longer than that is moved by nobody. */
+    int64_t moved_ns;
+    uint32_t halt; /* why its process does not run ("is stopped"): text, or "" */
 };
 
 struct sl_job_comm {
@@ -167,6 +174,11 @@ int sl_job_add_rank(struct sl_job *job, uint32_t rank);
 int sl_job_add_comm(struct sl_job *job, uint32_t name, uint32_t *comm);
 /* All members at once, in order; the same again is good, others are -EBADMSG. */
 int sl_job_set_members(struct sl_job *job, uint32_t comm, const uint32_t *ranks, uint32_t count);
+/* Where each member only knows itself: this rank has that place among `size`. sl_job_seal() makes
+ * members of them; a place that nobody told is the one rank of the job that nobody else could be,
+ * or gets a number of its own behind all others. */
+int sl_job_add_member(struct sl_job *job, uint32_t comm, uint32_t place, uint32_t size,
+                      uint32_t rank);
 
 /* These make the ranks that they name be there. An op, a count and a sample are of a rank that some
  * source speaks for (is_told). */
