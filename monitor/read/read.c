@@ -20,6 +20,9 @@ const struct sl_read_format *const sl_read_formats[] = {&sl_read_flight,
                                                         &sl_read_xpu_timer,
                                                         &sl_read_minibatch,
                                                         &sl_read_inspector_prom,
+                                                        &sl_read_page,
+                                                        &sl_read_status,
+                                                        &sl_read_agent_ranks,
                                                         &sl_read_probe,
                                                         &sl_read_agent,
                                                         &sl_read_agent_lines,
@@ -188,6 +191,7 @@ static int read_open(struct file *file, sl_reader *reader, void *context)
 {
     int err = begin(file);
 
+    file->in.fd = file->is_gzip ? NULL : &file->fd;
     if (err == 0)
         err = reader(&file->in, file->head, file->head_len, context);
     if (file->is_gzip)

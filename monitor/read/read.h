@@ -14,6 +14,8 @@ struct sl_read_in {
     const char *name; /* for sentences */
     /* At most cap bytes: how many, 0 at the end, or a negative error with its sentence. */
     long (*more)(struct sl_read_in *in, void *buffer, size_t cap);
+    const int
+        *fd; /* the file itself, for what is read by places; NULL: it is compressed, or none */
 };
 
 struct sl_read_format {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A state page as JSON: the fields of core/state.h by their names. */
+#include "core/clock.h"
 #include "core/event.h"
 #include "status.h"
 
@@ -51,6 +52,7 @@ static void add_process(FILE *out, const struct sl_state_reader *reader, bool li
     enum sl_state_is is = sl_state_get(reader, SL_STATE_PROCESS, 0, &p, sizeof(p));
 
     fprintf(out, "{\"lives\":%s", lives ? "true" : "false");
+    add_number(out, "looked_ns", sl_now(&sl_clock_monotonic));
     add_flag(out, "torn", is == SL_STATE_TORN);
     if (is != SL_STATE_WHOLE)
         return;

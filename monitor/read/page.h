@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one process of Sluice says of itself, in one form whether it comes from its state page
+ * (docs/state.md), from `sluice-bench --status --json`, or from a node agent's /v1/ranks; and how
+ * that becomes a part of a job.
+ *
+ * Times of a page are CLOCK_MONOTONIC of its host; wall_ns is added to them, so that pages of
+ * several hosts can be compared.
+ */
+#ifndef SL_MONITOR_READ_PAGE_H
+#define SL_MONITOR_READ_PAGE_H
+
+#include "core/state.h"
+#include "monitor/diagnosis/job.h"
+
+struct json_object;
+
+enum sl_page_life { SL_PAGE_UNKNOWN, SL_PAGE_LIVES, SL_PAGE_DEAD };
+
+struct sl_page_comm {
+    uint64_t number; /* of the process */
+    uint64_t id;
+    uint32_t rank, size, flags;
+    int32_t error;
+    uint32_t disputed;
+    uint64_t made_ns, updated_ns; /* 0: not told */
+    uint64_t begun[2], ended[2];  /* collectives; sends and receives */
+    struct sl_state_shape last;   /* the last collective; coll "": not known */
+};
+
+struct sl_page {
+    struct sl_state_process self;
+    enum sl_page_life life;
+    char halt[64];   /* why it does not run; "": it does, or not known */
+    int64_t wall_ns; /* of a time of the page, to have nanoseconds since 1970 */
+    int64_t now_ns;  /* of the page's clock, when it was looked at; SL_JOB_NEVER: not known */
+    struct sl_page_comm *comms;
+    struct sl_state_op *ops;
+    struct sl_state_path *paths;
+    uint32_t comm_count, op_count, path_count;
+};
+
+/* Of a file, or of memory that is aligned to 8 bytes. -EPROTO: it is no state page. -ENOMEM. The
+ * caller frees. */
+int sl_page_read_fd(int fd, struct sl_page *out);
+int sl_page_read_memory(const void *bytes, size_t len, struct sl_page *out);
+/* One of the pages of sluice-bench --status, or a rank of an agent's answer. -EBADMSG, -ENOMEM. */
+int sl_page_of_status(struct json_object *object, struct sl_page *out);
+int sl_page_of_agent(struct json_object *rank, const char *host, int64_t now_ns,
+                     struct sl_page *out);
+/* Each rank of the answer, in turn; found() owns the page. Its negative result ends it. -EBADMSG. */
+int sl_page_each_of_agent(struct json_object *answer, int (*found)(void *arg, struct sl_page *page),
+                          void *arg);
+void sl_page_free(struct sl_page *page);
+
+/* The file lies where its process put it, on this host: its time, and whether the process lives. */
+void sl_page_in_place(struct sl_page *page, int fd);
+/* What added to CLOCK_MONOTONIC gives nanoseconds since 1970, on this host. */
+int64_t sl_page_wall_ns(void);
+/* "2026-11-25T20:39:11.123Z" in nanoseconds since 1970, or SL_JOB_NEVER. */
+int64_t sl_page_time_of(const char *text);
+
+/* Into the job. earlier: the same page some time before, for what passed since; or NULL. -EBADMSG
+ * with a sentence: another process has said that it is this rank. */
+int sl_page_take(struct sl_job *job, const struct sl_page *page, const struct sl_page *earlier);
+
+/* Do both speak of one communicator? */
+bool sl_page_share(const struct sl_page *a, const struct sl_page *b);
+/* The same process? */
+bool sl_page_is_same(const struct sl_page *a, const struct sl_page *b);
+/* The latest time in it, of its own clock; 0: none. */
+uint64_t sl_page_latest(const struct sl_page *page);
+
+#endif
