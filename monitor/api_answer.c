@@ -339,8 +339,13 @@ static int answer_ranks(struct sl_agent *agent, FILE *out)
 {
     struct json_object *object = object_new(), *list = json_object_new_array();
     struct sl_mon *mon = sl_agent_mon(agent);
+    char host[64] = "?";
 
+    (void)gethostname(host, sizeof(host) - 1);
+    add_text(object, "host", host);
     add_time(object, "time", sl_mon_time(mon)->wall_ns);
+    /* Whoever reads the answer by its beginning sees what it is. */
+    json_object_object_add(object, "processes", list);
     for (const struct sl_mon_subject *at = sl_mon_next(mon, NULL); at != NULL;
          at = sl_mon_next(mon, at)) {
         struct json_object *one;
@@ -354,7 +359,6 @@ static int answer_ranks(struct sl_agent *agent, FILE *out)
         json_object_object_add(one, "conditions", conditions_of(agent, at));
         json_object_array_add(list, one);
     }
-    json_object_object_add(object, "processes", list);
     (void)sl_agent_json(agent, "ranks", object);
     (void)sl_agent_json(agent, "sluice", object);
     return write_object(object, out);

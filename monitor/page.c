@@ -158,6 +158,9 @@ static void count_calls(struct sl_mon_page_comm *comm, const struct sl_state_com
             out->ended[i] += ended - (is_known ? comm->ended[i] : 0);
         comm->begun[i] = begun;
         comm->ended[i] = ended;
+        if (i == 0)
+            comm->shape = atomic_load_explicit(&record->calls.begun[i], memory_order_relaxed) >>
+                          SL_STATE_SHAPE_SHIFT;
     }
 }
 
@@ -184,6 +187,8 @@ static bool read_comm(struct sl_mon_page *page, struct sl_mon_page_comm *comm,
     out->broken += comm->is_new_break;
     comm->id = record.id;
     comm->idle_ns = record.idle_ns;
+    comm->updated_ns = record.updated_ns;
+    comm->disputed = record.disputed;
     comm->rank = record.rank;
     comm->size = record.size;
     comm->lost = record.lost;

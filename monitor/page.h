@@ -23,8 +23,9 @@ struct sl_mon_page_comm {
     uint32_t place;
     uint64_t number; /* 0: there is none */
     uint64_t begun[2], ended[2];
-    uint64_t id, idle_ns;
-    uint32_t rank, size, lost, flags;
+    uint64_t id, idle_ns, updated_ns;
+    uint32_t rank, size, lost, flags, disputed;
+    uint64_t shape; /* of the last collective: its place, from 1; 0: not known */
     int32_t error, culprit;
     bool is_new_break; /* it broke since the last reading */
 };

@@ -454,7 +454,43 @@ static struct json_object *array_of(struct json_object *out, const char *key)
     return array;
 }
 
-static void json_comms(const struct sl_mon_page *page, struct json_object *out)
+/* The last collective that it called. */
+static void json_last(const struct sl_mon_page *page, const struct sl_mon_page_comm *comm,
+                      struct json_object *out)
+{
+    struct json_object *at;
+    struct sl_state_shape shape;
+
+    if (comm->shape == 0 ||
+        sl_state_get(&page->reader, SL_STATE_SHAPE, (uint32_t)comm->shape - 1, &shape,
+                     sizeof(shape)) != SL_STATE_WHOLE ||
+        shape.comm != comm->number)
+        return;
+    at = json_object_new_object();
+    sl_mon_json_text(at, "collective", shape.coll);
+    sl_mon_json_number(at, "count", (int64_t)shape.count);
+    sl_mon_json_text(at, "type", shape.dtype);
+    sl_mon_json_text(at, "redop", shape.redop);
+    sl_mon_json_number(at, "root", shape.root);
+    json_object_object_add(out, "last", at);
+}
+
+/* What a diagnosis of the whole job compares. */
+static void json_calls(const struct sl_mon_page *page, const struct sl_mon_page_comm *comm,
+                       uint64_t now_ns, struct json_object *out)
+{
+    sl_mon_json_number(out, "collectives_ended", (int64_t)comm->ended[0]);
+    sl_mon_json_number(out, "messages", (int64_t)comm->begun[1]);
+    sl_mon_json_number(out, "messages_ended", (int64_t)comm->ended[1]);
+    sl_mon_json_number(out, "disputed", comm->disputed);
+    json_object_object_add(out, "progress_thread",
+                           json_object_new_boolean((comm->flags & SL_STATE_THREAD) != 0));
+    sl_mon_json_seconds(out, "updated_seconds",
+                        now_ns > comm->updated_ns ? now_ns - comm->updated_ns : 0);
+    json_last(page, comm, out);
+}
+
+static void json_comms(const struct sl_mon_page *page, uint64_t now_ns, struct json_object *out)
 {
     struct json_object *array = array_of(out, "communicators");
 
@@ -471,6 +507,7 @@ static void json_comms(const struct sl_mon_page *page, struct json_object *out)
         sl_mon_json_number(at, "under_way",
                            (int64_t)(comm->begun[0] - comm->ended[0]) +
                                (int64_t)(comm->begun[1] - comm->ended[1]));
+        json_calls(page, comm, now_ns, at);
         json_object_object_add(at, "broken",
                                json_object_new_boolean((comm->flags & SL_STATE_BROKEN) != 0));
         if ((comm->flags & SL_STATE_BROKEN) != 0) {
@@ -495,6 +532,8 @@ static void json_op(const struct sl_mon_page *page, uint64_t now_ns, struct json
     sl_mon_json_number(at, "number", op->seq);
     sl_mon_json_number(at, "elements", (int64_t)op->count);
     sl_mon_json_text(at, "type", op->dtype);
+    sl_mon_json_text(at, "reduction", op->redop);
+    sl_mon_json_number(at, "root", op->root);
     sl_mon_json_text(at, "algorithm", op->algo);
     sl_mon_json_number(at, "step", op->step);
     sl_mon_json_number(at, "steps", op->steps);
@@ -503,6 +542,8 @@ static void json_op(const struct sl_mon_page *page, uint64_t now_ns, struct json
     sl_mon_json_text(at, "path", op->path);
     sl_mon_json_seconds(at, "for_seconds", now_ns > op->since_ns ? now_ns - op->since_ns : 0);
     sl_mon_json_seconds(at, "idle_seconds", op->idle_ns);
+    sl_mon_json_seconds(at, "updated_seconds",
+                        now_ns > op->updated_ns ? now_ns - op->updated_ns : 0);
     json_object_object_add(out, "waits", at);
 }
 
@@ -524,6 +565,10 @@ static void json_paths(const struct sl_mon_page *page, struct json_object *out)
         sl_mon_json_text(at, "name", record.name);
         sl_mon_json_text(at, "state", record.state);
         sl_mon_json_number(at, "peer", record.peer);
+        for (unsigned k = 0; k < page->comm_count; k++)
+            if (page->comms[k].number == record.comm)
+                hex(at, "communicator", page->comms[k].id);
+        sl_mon_json_number(at, "sent_messages", (int64_t)record.sent_messages);
         sl_mon_json_number(at, "sent_bytes", (int64_t)record.sent_bytes);
         sl_mon_json_number(at, "received_bytes", (int64_t)record.received_bytes);
         sl_mon_json_number(at, "failures", (int64_t)record.failures);
@@ -615,7 +660,7 @@ static void json(void *arg, struct json_object *out)
             continue;
         at = sl_mon_rank_json(out, rank);
         for (unsigned k = 0; at != NULL && k < entry->page_count; k++) {
-            json_comms(&entry->pages[k], at);
+            json_comms(&entry->pages[k], now_ns, at);
             json_op(&entry->pages[k], now_ns, at);
             json_paths(&entry->pages[k], at);
             json_events(&entry->pages[k], now_ns, at);
