@@ -23,7 +23,7 @@ static struct {
     __typeof__(curl_easy_cleanup) *curl_easy_cleanup;
 } curl;
 
-static int open_curl(void)
+int sc_ask_open(void)
 {
 #define SYMBOL(name)                                                                               \
     {                                                                                              \
@@ -117,7 +117,7 @@ int sc_ask(const char *socket, const char *method, const char *target, unsigned 
     struct body body = {NULL, 0};
     struct json_object *answer;
     long status = 0;
-    int err = open_curl();
+    int err = sc_ask_open();
 
     err = err ?: perform(socket, method, target, wait_s, &body, &status);
     if (err != 0) {

@@ -10,6 +10,9 @@ struct json_object;
 
 #define SC_ANSWER_MAX (64 << 20)
 
+/* Opens libcurl, which the first question does else; by one thread at a time. -ENOTSUP. */
+int sc_ask_open(void);
+
 /* method: "GET", "POST". wait_s: how long the agent may think about it. On success *out is the
  * answer; the caller's. -ECONNREFUSED: nobody is there; -ENOTSUP: no libcurl; -EREMOTEIO: the agent
  * refuses, by the last error; -EPROTO: that is no answer. */

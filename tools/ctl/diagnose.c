@@ -6,6 +6,7 @@
 #include "monitor/diagnosis/verdict_text.h"
 #include "monitor/read/read.h"
 #include "tools/ctl/command.h"
+#include "tools/ctl/live.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +15,9 @@
 
 const char sc_diagnose_usage[] =
     "       sluicectl diagnose [-o json] [--stall SECONDS] [--at TIME] [--job NAME]\n"
-    "                 [--false-isolations RATE] [--bundle BUNDLE] FILE...\n";
+    "                 [--false-isolations RATE] [--bundle BUNDLE] FILE...\n"
+    "       sluicectl diagnose --live [-o json] [--stall SECONDS] [--every SECONDS]\n"
+    "           [--wait SECONDS] [--for SECONDS] [--follow] [--job NAME] [SOURCE...]\n";
 const char *const sc_diagnose_absent;
 
 struct request {
@@ -31,8 +34,7 @@ static int refuse(void)
     return SC_ARGUMENTS;
 }
 
-/* Seconds, with three decimals at most to be exact. */
-static bool take_seconds(const char *text, int64_t *out)
+bool sc_seconds(const char *text, int64_t *out)
 {
     char *end;
     double seconds = strtod(text, &end);
@@ -98,10 +100,10 @@ static bool take_words(int count, char **words, struct request *out)
             if (!is_good)
                 return false;
         } else if ((value = sc_option(count, words, &i, "stall")) != NULL) {
-            if (!take_seconds(value, &out->options.stall_ns))
+            if (!sc_seconds(value, &out->options.stall_ns))
                 return false;
         } else if ((value = sc_option(count, words, &i, "at")) != NULL) {
-            if (!take_seconds(value, &out->options.now_ns))
+            if (!sc_seconds(value, &out->options.now_ns))
                 return false;
         } else if ((value = sc_option(count, words, &i, "output")) != NULL ||
                    strcmp(words[i], "-o") == 0) {
@@ -219,6 +221,9 @@ int sc_diagnose(int count, char **words)
 {
     struct request request;
 
+    for (int i = 0; i < count; i++)
+        if (strcmp(words[i], "--live") == 0)
+            return sc_live(count, words);
     if (!take_words(count, words, &request))
         return refuse();
     return request.bundle != NULL ? diagnose_case(&request) : diagnose_files(&request);

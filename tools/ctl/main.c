@@ -44,7 +44,17 @@ static const char usage_diagnose[] =
     "  --bundle BUNDLE  write the inputs and the result there, for replay and explain\n"
     "  --job NAME       the job's name: part of the ids of verdicts\n"
     "  --false-isolations RATE  of healthy nodes, a node and day, that are acceptable (0.0001):\n"
-    "              from it follows the probability from which on a node is to be isolated\n";
+    "              from it follows the probability from which on a node is to be isolated\n"
+    "\n"
+    "  diagnose --live  the same of a job that runs, until two looks agree that something is\n"
+    "              wrong. SOURCE: host (state pages of this host; the default), agent[:SOCKET],\n"
+    "              http://HOST:PORT (an agent), ras[:HOST[:PORT]] (NCCL), @FILE with one a line\n"
+    "  --every N   seconds from look to look (1)\n"
+    "  --wait N    how long a look waits for sources that do not answer (2)\n"
+    "  --for N     ends after so many seconds, whatever it found\n"
+    "  --follow    goes on, and says what changes\n"
+    "  --job NAME  of several jobs that one\n"
+    "              example: sluicectl diagnose --live host http://node2:9494 --stall 20\n";
 
 static const char usage_agent[] =
     "\n"

@@ -43,7 +43,7 @@ _sluicectl() {
         ;;
     diagnose)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
-        [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W '--stall --at --bundle --job --false-isolations -o' -- "$word")
+        [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W '--live --follow --every --wait --for --stall --at --bundle --job --false-isolations -o' -- "$word")
         return
         ;;
     simulate) words='--ranks --seed --fault --strength --trials --strengths --healthy -o' ;;
