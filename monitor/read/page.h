@@ -48,7 +48,8 @@ int sl_page_read_memory(const void *bytes, size_t len, struct sl_page *out);
 int sl_page_of_status(struct json_object *object, struct sl_page *out);
 int sl_page_of_agent(struct json_object *rank, const char *host, int64_t now_ns,
                      struct sl_page *out);
-/* Each rank of the answer, in turn; found() owns the page. Its negative result ends it. -EBADMSG. */
+/* Each rank of the answer, in turn; found() owns the page, its negative result ends it.
+ * -EBADMSG. */
 int sl_page_each_of_agent(struct json_object *answer, int (*found)(void *arg, struct sl_page *page),
                           void *arg);
 void sl_page_free(struct sl_page *page);

@@ -17,10 +17,10 @@ servers=()
 cleanup() {
     local name pid
     for name in "${!job[@]}"; do
-        for pid in $(sed -n 's/^rank [0-9]* pid \([0-9]*\)$/\1/p' "$dir/$name.ranks"); do
+        while read -r pid; do
             kill -KILL "$pid" 2>/dev/null
             rm -f /dev/shm/sluice.*."$pid".*
-        done
+        done < <(sed -n 's/^rank [0-9]* pid \([0-9]*\)$/\1/p' "$dir/$name.ranks")
         kill -KILL "${job[$name]}" 2>/dev/null
     done
     for pid in ${servers[@]+"${servers[@]}"}; do kill -KILL "$pid" 2>/dev/null; done
@@ -38,7 +38,7 @@ begin() {
     job[$fault]=$!
     {
         until grep -q '^fault\|^step 20' "$dir/$fault.ranks"; do sleep 0.05; done
-        "$ctl" diagnose --live --stall $stall --every 0.5 --job "live-$$-$fault" "$@" >"$dir/$fault.out" 2>"$dir/$fault.said"
+        "$ctl" diagnose --live --stall "$stall" --every 0.5 --job "live-$$-$fault" "$@" >"$dir/$fault.out" 2>"$dir/$fault.said"
         echo "$? $(date +%s.%N)" >"$dir/$fault.end"
     } &
 }
@@ -91,7 +91,7 @@ a_silent_source_is_named_and_holds_up_nobody() {
 
 # The agent reads the pages, and the diagnosis knows nothing but its answer.
 an_agent_is_asked() {
-    live 3 --stall $stall --job "live-$$-sleep" "agent:$dir/api.sock" && grep -q '^host_stalled: rank 2 ' "$dir/live"
+    live 3 --stall "$stall" --job "live-$$-sleep" "agent:$dir/api.sock" && grep -q '^host_stalled: rank 2 ' "$dir/live"
 }
 
 what_is_no_source_is_refused() {

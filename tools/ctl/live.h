@@ -56,7 +56,8 @@ struct sc_sources {
     unsigned text_count;
 };
 
-/* words: "host", "ras[:HOST[:PORT]]", "agent[:SOCKET]", "http://HOST:PORT", "@FILE" with one a line.
+/* words: "host", "ras[:HOST[:PORT]]", "agent[:SOCKET]", "http://HOST:PORT", "@FILE".
+ * One a line in a file.
  * -EINVAL, -ENOENT, ... with a sentence. Threads of sources that do not answer are left when it is
  * closed, and end with the process. */
 int sc_sources_open(char *const *words, unsigned count, struct sc_sources **out);
