@@ -16,6 +16,7 @@ struct sl_job_inside {
     struct sl_job_members members;
     size_t rank_cap, comm_cap, op_cap, count_cap, edge_cap, sample_cap, first_cap, event_cap,
         fault_cap;
+    size_t port_cap, route_cap;
 };
 
 /* Makes room for one more. list: the address of a pointer to the first. */
@@ -67,6 +68,8 @@ void sl_job_free(struct sl_job *job)
     free(job->samples);
     free(job->events);
     free(job->faults);
+    free(job->ports);
+    free(job->routes);
     if (job->inside != NULL) {
         sl_texts_fini(&job->inside->texts);
         free(job->inside->comm_of);
@@ -287,6 +290,28 @@ int sl_job_add_fault(struct sl_job *job, const struct sl_job_fault *fault)
     if (grow(&job->faults, &job->inside->fault_cap, job->fault_count, sizeof(*job->faults)) != 0)
         return -ENOMEM;
     job->faults[job->fault_count++] = *fault;
+    return 0;
+}
+
+int sl_job_add_port(struct sl_job *job, const struct sl_job_port *port)
+{
+    if (grow(&job->ports, &job->inside->port_cap, job->port_count, sizeof(*job->ports)) != 0)
+        return -ENOMEM;
+    job->ports[job->port_count++] = *port;
+    return 0;
+}
+
+int sl_job_add_route(struct sl_job *job, const struct sl_job_route *route)
+{
+    int err = sl_job_add_rank(job, route->src);
+
+    if (err == 0)
+        err = sl_job_add_rank(job, route->dst);
+    if (err == 0)
+        err = grow(&job->routes, &job->inside->route_cap, job->route_count, sizeof(*job->routes));
+    if (err != 0)
+        return err;
+    job->routes[job->route_count++] = *route;
     return 0;
 }
 

@@ -119,6 +119,19 @@ struct sl_job_fault {
     int64_t at_ns;
 };
 
+/* Where a port of a host's adapter leads. Texts, 0: not told. */
+struct sl_job_port {
+    uint32_t host, device; /* device 0: all of the host's */
+    uint32_t leaf, rail, plane;
+    uint32_t mbps; /* 0: not told */
+};
+
+/* A switch above the leaves that messages from src to dst pass. path 0: on all paths. */
+struct sl_job_route {
+    uint32_t src, dst, path;
+    uint32_t via; /* text */
+};
+
 struct sl_job_rank {
     uint32_t host, process;          /* texts; process: "pid", a pod's name, ... */
     uint32_t replica, stage, tensor; /* data, pipeline, tensor parallel, where told: else NONE */
@@ -155,6 +168,10 @@ struct sl_job {
     size_t event_count;
     struct sl_job_fault *faults;
     size_t fault_count;
+    struct sl_job_port *ports;
+    size_t port_count;
+    struct sl_job_route *routes;
+    size_t route_count;
     int64_t now_ns; /* when the job was looked at (a dump's time), or SL_JOB_NEVER */
     struct sl_job_inside *inside;
 };
@@ -189,6 +206,8 @@ int sl_job_add_sample(struct sl_job *job, const struct sl_job_sample *sample);
 /* These are of hosts; a host needs no rank. */
 int sl_job_add_event(struct sl_job *job, const struct sl_job_event *event);
 int sl_job_add_fault(struct sl_job *job, const struct sl_job_fault *fault);
+int sl_job_add_port(struct sl_job *job, const struct sl_job_port *port);
+int sl_job_add_route(struct sl_job *job, const struct sl_job_route *route);
 
 /* All was read: sorts. More may be added after, then it is called again. -ENOMEM. Ops of a rank
  * without a time of issue go after the one that was added before them. */

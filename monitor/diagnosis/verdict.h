@@ -30,13 +30,15 @@ enum sl_object_kind {
     SL_OBJECT_NIC,
     SL_OBJECT_LINK,
     SL_OBJECT_SWITCH,
-    SL_OBJECT_PROGRAM
+    SL_OBJECT_PROGRAM,
+    SL_OBJECT_RAIL, /* the same port of all hosts, with the switches that join them */
+    SL_OBJECT_PLANE
 };
 
 struct sl_object {
     uint8_t kind;
     uint32_t a, b; /* a rank; of a link both ends' ranks; else SL_JOB_NONE */
-    uint32_t name; /* text: a NIC, host, switch, or "" */
+    uint32_t name; /* text: a NIC, host, switch, rail, plane, a link's path, or "" */
 };
 
 #define SL_VERDICT_ID 17 /* 64 bits as hexadecimal digits */

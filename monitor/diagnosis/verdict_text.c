@@ -12,7 +12,8 @@
 
 static const char *const kinds[] = {
     [SL_OBJECT_RANK] = "rank", [SL_OBJECT_HOST] = "host",     [SL_OBJECT_NIC] = "nic",
-    [SL_OBJECT_LINK] = "link", [SL_OBJECT_SWITCH] = "switch", [SL_OBJECT_PROGRAM] = "program"};
+    [SL_OBJECT_LINK] = "link", [SL_OBJECT_SWITCH] = "switch", [SL_OBJECT_PROGRAM] = "program",
+    [SL_OBJECT_RAIL] = "rail", [SL_OBJECT_PLANE] = "plane"};
 
 static const char *host_of(const struct sl_job *job, uint32_t rank)
 {
@@ -35,9 +36,11 @@ void sl_object_text(const struct sl_job *job, const struct sl_object *object, ch
         break;
     case SL_OBJECT_PROGRAM: sl_text_add(out, cap, "the program"); break;
     default:
-        sl_text_add(out, cap, "%s %s", kinds[object->kind], name);
+        sl_text_add(out, cap, "%s%s%s", kinds[object->kind], name[0] != '\0' ? " " : "", name);
         if (object->a != SL_JOB_NONE)
             sl_text_add(out, cap, " of rank %u", object->a);
+        if (object->a != SL_JOB_NONE && host[0] != '\0')
+            sl_text_add(out, cap, " (host %s)", host);
     }
 }
 
