@@ -3,6 +3,7 @@
 #ifndef SL_MONITOR_CASES_JUDGE_H
 #define SL_MONITOR_CASES_JUDGE_H
 
+#include "monitor/diagnosis/comm.h"
 #include "monitor/diagnosis/fuse.h"
 #include "monitor/diagnosis/hang.h"
 #include "monitor/diagnosis/slow.h"
@@ -14,13 +15,14 @@
 struct sl_judge_options {
     struct sl_hang_options hang;
     struct sl_slow_options slow;
+    struct sl_comm_options comm;
     struct sl_fuse_options fuse;
 };
 
 #define SL_JUDGE_OPTIONS                                                                           \
     {                                                                                              \
         .hang = {.now_ns = SL_JOB_NEVER, .stall_ns = SL_HANG_STALL_NS}, .slow = SL_SLOW_OPTIONS,   \
-        .fuse = SL_FUSE_OPTIONS                                                                    \
+        .comm = SL_COMM_OPTIONS, .fuse = SL_FUSE_OPTIONS                                           \
     }
 
 /* Of a sealed job: adds its verdicts, sorted, at least one (SL_VERDICT_NOT_HUNG: nothing is wrong).

@@ -27,6 +27,8 @@ const struct sl_read_format *const sl_read_formats[] = {&sl_read_flight,
                                                         &sl_read_agent,
                                                         &sl_read_agent_lines,
                                                         &sl_read_history,
+                                                        &sl_read_edges,
+                                                        &sl_read_ibnetdiscover,
                                                         NULL};
 
 /* ---- the bytes of a file ---- */

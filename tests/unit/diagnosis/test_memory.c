@@ -5,6 +5,7 @@
 #include "job_play.h"
 #include "monitor/diagnosis/fuse.h"
 #include "monitor/diagnosis/wait_graph.h"
+#include "net_maker.h"
 #include "monitor/read/read.h"
 
 #include <errno.h>
@@ -144,11 +145,63 @@ static void a_job_is_judged_or_there_is_no_memory(void **state)
         }
 }
 
+static double slow_sender(const void *context, uint32_t src, uint32_t dst, uint32_t path)
+{
+    (void)context;
+    (void)dst;
+    (void)path;
+    return src == 5 ? 2 : 1;
+}
+
+/* A network with hosts, leaves, routes and a set to be probed. */
+static void make_net(struct net *net)
+{
+    net_begin(net, 24, 1);
+    net->factor = slow_sender;
+    for (uint32_t r = 0; r < 24; r++) {
+        struct sl_job_route route = {.src = r, .dst = (r + 1) % 24};
+        char host[8], leaf[8];
+
+        snprintf(host, sizeof(host), "h%u", r / 2);
+        snprintf(leaf, sizeof(leaf), "l%u", r / 6);
+        net_host(net, r, host);
+        net_port(net, host, "", leaf);
+        route.via = sl_job_text(net->job, leaf, strlen(leaf));
+        assert_int_equal(sl_job_add_route(net->job, &route), 0);
+    }
+    net_ring(net, 1);
+    assert_int_equal(sl_job_seal(net->job), 0);
+}
+
+static void messages_are_judged_or_there_is_no_memory(void **state)
+{
+    static const struct sl_comm_options options = SL_COMM_OPTIONS;
+    struct net net;
+    unsigned n = 0;
+    int err;
+
+    (void)state;
+    make_net(&net);
+    do {
+        struct sl_verdicts verdicts = {.list = NULL};
+
+        left = ++n;
+        err = sl_comm_find(net.job, &options, &verdicts);
+        assert_int_equal(err, left == 0 ? -ENOMEM : 0);
+        assert_true(err != 0 || verdicts.count == 1);
+        sl_verdicts_free(&verdicts);
+    } while (left == 0);
+    left = 0;
+    assert_true(n > 40);
+    net_end(&net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dump_is_read_or_there_is_no_memory),
         cmocka_unit_test(a_job_is_judged_or_there_is_no_memory),
+        cmocka_unit_test(messages_are_judged_or_there_is_no_memory),
     };
 
     return cmocka_run_group_tests_name("diagnosis_memory", tests, NULL, NULL);
