@@ -6,6 +6,7 @@
 #include "tools/ctl/case.h"
 #include "tools/ctl/command.h"
 #include "tools/ctl/diagnose.h"
+#include "tools/ctl/matrix.h"
 #include "tools/ctl/paths.h"
 #include "tools/ctl/simulate.h"
 
@@ -54,7 +55,10 @@ static const char usage_diagnose[] =
     "  --for N     ends after so many seconds, whatever it found\n"
     "  --follow    goes on, and says what changes\n"
     "  --job NAME  of several jobs that one\n"
-    "              example: sluicectl diagnose --live host http://node2:9494 --stall 20\n";
+    "              example: sluicectl diagnose --live host http://node2:9494 --stall 20\n"
+    "\n"
+    "  matrix      what messages from rank to rank took, beside what those of their size take\n"
+    "  --path P    of messages on this path alone\n";
 
 static const char usage_agent[] =
     "\n"
@@ -85,6 +89,7 @@ static void print_usage(FILE *out)
     fputs(sc_diagnose_usage, out);
     fputs(sc_case_usage, out);
     fputs(sc_simulate_usage, out);
+    fputs(sc_matrix_usage, out);
     fputs(usage_end, out);
     if (sc_diagnose_absent == NULL)
         fputs(usage_diagnose, out);
@@ -263,6 +268,8 @@ int main(int argc, char **argv)
         return sc_simulate(argc - at - 1, argv + at + 1);
     if (file == NULL && sc_case(argc - 1, argv + 1, &status))
         return status;
+    if (file == NULL && strcmp(argv[at], "matrix") == 0)
+        return sc_matrix(argc - at - 1, argv + at + 1);
     if (strcmp(argv[at], "paths") != 0)
         return file == NULL ? run_agent(argc - 1, argv + 1) : refuse();
     return run_paths(file, argc - at - 1, argv + at + 1);

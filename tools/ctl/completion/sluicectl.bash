@@ -18,17 +18,17 @@ _sluicectl() {
         return
         ;;
     -o | --output)
-        mapfile -t COMPREPLY < <(compgen -W 'json dot svg' -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W 'json dot svg text' -- "$word")
         return
         ;;
     --root | --folder)
         mapfile -t COMPREPLY < <(compgen -d -- "$word")
         return
         ;;
-    --since | --by | --count | --ranks | --seed | --fault | --strength | --strengths | --trials | --healthy | --stall | --at | --job | --false-isolations | --to | --from | --rail | --address | --gap-us | --bytes) return ;;
+    --since | --by | --count | --ranks | --seed | --fault | --strength | --strengths | --trials | --healthy | --stall | --at | --path | --job | --false-isolations | --to | --from | --rail | --address | --gap-us | --bytes) return ;;
     esac
     case $command in
-    '') words='status ports ranks top events verdicts ack clear probe doctor replay diagnose explain graph simulate paths --socket --file -o --help --version' ;;
+    '') words='status ports ranks top events verdicts ack clear probe doctor replay diagnose matrix explain graph simulate paths --socket --file -o --help --version' ;;
     paths) words='show set clear load --json job= rank= peer= path= port= weight= avoid use label=' ;;
     top) words='--count --socket -o' ;;
     events) words='--since --follow --socket -o' ;;
@@ -47,6 +47,11 @@ _sluicectl() {
         return
         ;;
     simulate) words='--ranks --seed --fault --strength --trials --strengths --healthy -o' ;;
+    matrix)
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W '--path -o' -- "$word")
+        return
+        ;;
     *) words='--socket -o' ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
