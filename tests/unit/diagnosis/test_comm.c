@@ -224,6 +224,58 @@ static void sizes_are_compared_with_their_like(void **state)
     net_end(&net);
 }
 
+/* Longer than any that its peers send, and in proportion. */
+static void a_larger_message_takes_longer(void **state)
+{
+    struct net net;
+
+    (void)state;
+    net_begin(&net, 16, 26);
+    net_ring(&net, 1);
+    net.size = 6 << 20;
+    net_edge(&net, 3, 9);
+    assert_string_equal(net_judge(&net), "");
+    net_end(&net);
+}
+
+static void two_messages_are_no_evidence(void **state)
+{
+    static const struct fault fault = {3, 4, UINT32_MAX, 50};
+    struct net net;
+
+    (void)state;
+    net_begin(&net, 16, 27);
+    net.factor = of_fault;
+    net.context = &fault;
+    for (net.messages = 2; net.messages <= 3; net.messages++) {
+        net_ring(&net, 1);
+        assert_string_equal(net_judge(&net), net.messages == 2 ? "" : "slow_link 3>4 +2");
+        net.job->edge_count = 0;
+    }
+    net_end(&net);
+}
+
+static double every_third_is_longer(const void *context, uint32_t src, uint32_t dst, uint32_t path)
+{
+    (void)context;
+    (void)dst;
+    (void)path;
+    return src % 3 == 0 ? 1.6 : 1;
+}
+
+/* Six of twenty links of a ring, alike: a longer way, such as over a second switch. */
+static void a_kind_of_link_is_no_fault(void **state)
+{
+    struct net net;
+
+    (void)state;
+    net_begin(&net, 20, 28);
+    net.factor = every_third_is_longer;
+    net_ring(&net, 1);
+    assert_string_equal(net_judge(&net), "");
+    net_end(&net);
+}
+
 /* ---- groups ---- */
 
 static double leaf_up(const void *context, uint32_t src, uint32_t dst, uint32_t path)
@@ -637,6 +689,9 @@ int main(void)
         cmocka_unit_test(a_fault_among_kinds_of_hardware_is_found),
         cmocka_unit_test(healthy_networks_are_silent),
         cmocka_unit_test(sizes_are_compared_with_their_like),
+        cmocka_unit_test(a_larger_message_takes_longer),
+        cmocka_unit_test(two_messages_are_no_evidence),
+        cmocka_unit_test(a_kind_of_link_is_no_fault),
         cmocka_unit_test(faults_are_lifted_to_leaves),
         cmocka_unit_test(a_ring_over_leaves_has_their_uplinks_in_the_set),
         cmocka_unit_test(one_slow_rail_of_eight_is_a_fault),
