@@ -185,7 +185,7 @@ static uint32_t name_of(const struct sl_places *places, const struct sl_element 
     if (family >= 0)
         return places->names[family][element->a];
     if (kinds[element->kind].object == SL_OBJECT_RANK || element->kind == SL_ELEMENT_LINK ||
-        element->path >= places->matrix->path_count)
+        element->kind == SL_ELEMENT_NODE || element->path >= places->matrix->path_count)
         return 0;
     return places->matrix->paths[element->path];
 }

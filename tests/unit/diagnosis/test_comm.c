@@ -125,6 +125,14 @@ static void a_slow_port_is_slow_both_ways(void **state)
     net_ring(&net, 1);
     assert_string_equal(net_judge(&net), "slow_link 5");
     net_end(&net);
+    /* On all paths: it is none of them. */
+    net_begin(&net, 16, 29);
+    net.paths = 2;
+    net.factor = both_ways;
+    net.context = &rank;
+    net_ring(&net, 1);
+    assert_string_equal(net_judge(&net), "slow_link 5");
+    net_end(&net);
 }
 
 /* ---- what is no fault ---- */
