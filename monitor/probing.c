@@ -2,7 +2,7 @@
 #include "monitor/probing.h"
 
 #include "monitor/event_line.h"
-#include "monitor/job.h"
+#include "monitor/child.h"
 #include "monitor/probe_secret.h"
 #include "monitor/probe_udp.h"
 
@@ -28,7 +28,7 @@ struct one {
 struct sl_probing {
     const struct sl_mon_config *config;
     char host[SL_PROBE_HOST];
-    struct sl_job job;
+    struct sl_mon_child child;
     bool is_running; /* the first of those that wait */
     uint64_t last_id, done, failed;
     struct one waiting[SL_PROBING_WAITING];
@@ -44,7 +44,7 @@ int sl_probing_open(const struct sl_mon_config *config, struct sl_probing **out)
     if (probing == NULL)
         return sl_fail(-ENOMEM, "no memory for probes");
     probing->config = config;
-    probing->job.fd = -1;
+    probing->child.fd = -1;
     if (gethostname(probing->host, sizeof(probing->host) - 1) != 0)
         probing->host[0] = '\0';
     *out = probing;
@@ -55,7 +55,7 @@ void sl_probing_close(struct sl_probing *probing)
 {
     if (probing == NULL)
         return;
-    sl_job_kill(&probing->job);
+    sl_mon_child_kill(&probing->child);
     free(probing);
 }
 
@@ -186,7 +186,7 @@ void sl_probing_tick(struct sl_probing *probing, const struct sl_mon_time *now)
 
     _Static_assert(sizeof(struct sl_probe_report) <= SL_JOB_ANSWER, "it goes back whole");
     if (probing->is_running) {
-        got = sl_job_poll(&probing->job, now->mono_ns, &first->report, sizeof(first->report));
+        got = sl_mon_child_poll(&probing->child, now->mono_ns, &first->report, sizeof(first->report));
         if (got == 0)
             return;
         /* It comes from a process of our own, and is a text all the same. */
@@ -199,7 +199,7 @@ void sl_probing_tick(struct sl_probing *probing, const struct sl_mon_time *now)
     }
     if (probing->waiting_count == 0)
         return;
-    got = sl_job_start(&probing->job, work, &first->order, sizeof(first->report),
+    got = sl_mon_child_start(&probing->child, work, &first->order, sizeof(first->report),
                        now->mono_ns + first->order.count * first->order.gap_ns + 5 * SL_MON_S);
     probing->is_running = got == 0;
     if (got != 0)
