@@ -18,7 +18,10 @@ _sluicectl() {
         return
         ;;
     -o | --output)
-        mapfile -t COMPREPLY < <(compgen -W 'json dot svg text' -- "$word")
+        words=json
+        [[ $command != graph ]] || words='dot svg'
+        [[ $command != matrix ]] || words='text json svg'
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
         return
         ;;
     --root | --folder)
