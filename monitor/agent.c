@@ -49,7 +49,7 @@ struct sl_agent {
     uint64_t transitions[SL_MON_CHECK_COUNT][SL_MON_STATES];
     FILE *events;             /* NULL: none */
     struct sl_bundle *bundle; /* NULL: nothing is recorded */
-    uint64_t began_ns;
+    uint64_t began_ns, epoch_ms;
     struct sl_isolation *isolation; /* NULL: nobody asks for it */
     struct sl_steering *steering;   /* the same */
     struct sl_probing *probing;
@@ -404,6 +404,7 @@ static int engine_open(struct sl_agent *agent)
         return err;
     set_time(agent);
     agent->began_ns = now_ns(agent);
+    agent->epoch_ms = sl_mon_time(agent->mon)->wall_ns / 1000000;
     if (agent->options.boot_id != NULL)
         snprintf(agent->boot_id, sizeof(agent->boot_id), "%s", agent->options.boot_id);
     else
@@ -672,6 +673,11 @@ const struct sl_mon_config *sl_agent_config(const struct sl_agent *agent)
 uint64_t sl_agent_up_ns(const struct sl_agent *agent)
 {
     return now_ns(agent) - agent->began_ns;
+}
+
+uint64_t sl_agent_epoch_ms(const struct sl_agent *agent)
+{
+    return agent->epoch_ms;
 }
 
 bool sl_agent_records(const struct sl_agent *agent)

@@ -50,6 +50,8 @@ const struct sl_mon_config *sl_agent_config(const struct sl_agent *agent);
 const char *sl_agent_version(const struct sl_agent *agent);
 /* Since it began, or read its configuration again. */
 uint64_t sl_agent_up_ns(const struct sl_agent *agent);
+/* When that was, by the wall clock as it went then, in ms. */
+uint64_t sl_agent_epoch_ms(const struct sl_agent *agent);
 /* Is a bundle written, and not full yet? */
 bool sl_agent_records(const struct sl_agent *agent);
 /* Is the file that was read last in force? */

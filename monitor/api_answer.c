@@ -2,6 +2,7 @@
 #include "monitor/api_answer.h"
 
 #include "monitor/event_line.h"
+#include "monitor/observe.h"
 
 #include "core/err.h"
 
@@ -225,6 +226,20 @@ static void count_all(const struct sl_mon *mon, struct counts *out)
     }
 }
 
+static const char *health_of(const struct counts *counts, bool is_fresh)
+{
+    return counts->has_fatal ? "bad" : counts->has_degraded || !is_fresh ? "degraded" : "ok";
+}
+
+const char *sl_api_health(struct sl_agent *agent)
+{
+    struct counts counts;
+    char why[1024];
+
+    count_all(sl_agent_mon(agent), &counts);
+    return health_of(&counts, sl_agent_is_fresh(agent, why, sizeof(why)));
+}
+
 static struct json_object *counts_of(const struct sl_mon *mon, const struct counts *counts)
 {
     struct json_object *out = json_object_new_object(), *subjects = json_object_new_object(),
@@ -272,10 +287,7 @@ static int answer_status(struct sl_agent *agent, FILE *out)
     add_seconds(object, "host_up_s", now->boot_ns);
     add_seconds(object, "agent_up_s", sl_agent_up_ns(agent));
     add_bool(object, "records", sl_agent_records(agent));
-    add_text(object, "health",
-             counts.has_fatal                   ? "bad"
-             : counts.has_degraded || !is_fresh ? "degraded"
-                                                : "ok");
+    add_text(object, "health", health_of(&counts, is_fresh));
     add_bool(object, "fresh", is_fresh);
     add_text(object, "why", why);
     add_text(object, "note", sl_agent_note(agent));
@@ -605,6 +617,7 @@ static int answer(struct sl_agent *agent, const struct sl_api_request *request,
     case SL_API_EVENTS: return answer_events(agent, request, out);
     case SL_API_CONFIG: return answer_config(agent, out);
     case SL_API_PROBES: return answer_probes(agent, out);
+    case SL_API_OBSERVATION: return sl_observe_all(agent, out);
     case SL_API_SOURCE: return answer_source(agent, request->name, out, &answer->status);
     case SL_API_PROBE: return answer_probe(agent, request, out, &answer->status);
     case SL_API_CLEAR: return answer_clear(agent, request, out, &answer->status);

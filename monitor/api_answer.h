@@ -29,6 +29,9 @@ int sl_api_answer(struct sl_agent *agent, const struct sl_api_request *request,
 /* {"version":1,"error":"..."} */
 int sl_api_answer_error(int status, const char *why, struct sl_api_answer *out);
 
+/* "ok", "degraded", "bad", as in /v1/status. */
+const char *sl_api_health(struct sl_agent *agent);
+
 /* Is there an event after that one? Also where the numbers have begun anew. */
 bool sl_api_has_news(struct sl_agent *agent, uint64_t since);
 

@@ -41,6 +41,8 @@ static const struct {
      SINCE | LIMIT | OPEN, 0},
     {"/v1/config", "GET", "the configuration that is in force", SL_API_CONFIG, 0, 0},
     {"/v1/probes", "GET", "sources, and why one is down", SL_API_PROBES, 0, 0},
+    {"/v1/observation", "GET", "what a cluster's instance reads of this node", SL_API_OBSERVATION,
+     0, 0},
     {"/v1/clear", "POST", "kind=KIND, subject=NAME: an operator says that it is good", SL_API_CLEAR,
      KIND | SUBJECT | BY, KIND | SUBJECT},
     {"/v1/probe", "POST",
@@ -94,9 +96,7 @@ static int hex(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Without its escapes. False: too long, an escape that is none, or what no name has: a control
- * character, which might move somebody's terminal, or bytes that are no text. */
-static bool decode(const char *in, size_t len, char *out, size_t cap)
+bool sl_api_decode(const char *in, size_t len, char *out, size_t cap)
 {
     size_t used = 0;
 
@@ -119,8 +119,7 @@ static bool decode(const char *in, size_t len, char *out, size_t cap)
     return true;
 }
 
-/* Digits alone: no sign, no blank. */
-static bool number(const char *text, uint64_t most, uint64_t *out)
+bool sl_api_number(const char *text, uint64_t most, uint64_t *out)
 {
     uint64_t value = 0;
 
@@ -154,7 +153,7 @@ static void set_number(struct sl_api_request *out, const char *name, const char 
 {
     uint64_t got;
 
-    if (!number(value, most, &got) || got < least)
+    if (!sl_api_number(value, most, &got) || got < least)
         refuse(out, 400, "%s is to be a number from %llu to %llu, and is '%.60s'", name,
                (unsigned long long)least, (unsigned long long)most, value);
     else
@@ -237,12 +236,13 @@ static void take_pair(struct sl_api_request *out, const char *pair, size_t len, 
 
     if (len == 0)
         return;
-    if (!decode(pair, name_len, name, sizeof(name)) || (bit = parameter(name) & allowed) == 0) {
+    if (!sl_api_decode(pair, name_len, name, sizeof(name)) ||
+        (bit = parameter(name) & allowed) == 0) {
         refuse(out, 400, "there is no such parameter here: '%.*s'",
                (int)strspn(pair, "abcdefghijklmnopqrstuvwxyz_"), pair);
         return;
     }
-    if (equals == NULL || !decode(equals + 1, len - name_len - 1, value, sizeof(value))) {
+    if (equals == NULL || !sl_api_decode(equals + 1, len - name_len - 1, value, sizeof(value))) {
         refuse(out, 400, "the value of %s cannot be read", name);
         return;
     }
@@ -297,7 +297,7 @@ static bool take_ack(struct sl_api_request *out, const char *path)
         return false;
     snprintf(id, sizeof(id), "%.*s", (int)len, path);
     out->what = SL_API_ACK;
-    if (len >= sizeof(id) || !number(id, INT64_MAX, &out->id) || out->id == 0)
+    if (len >= sizeof(id) || !sl_api_number(id, INT64_MAX, &out->id) || out->id == 0)
         refuse(out, 400, "a verdict's id is a number");
     return true;
 }
@@ -331,7 +331,7 @@ void sl_api_parse(const char *method, const char *target, struct sl_api_request 
         refuse(out, 414, "the target is longer than %d bytes", SL_API_TARGET_MAX - 1);
         return;
     }
-    if (!decode(target, len, path, sizeof(path))) {
+    if (!sl_api_decode(target, len, path, sizeof(path))) {
         refuse(out, 404, "there is no such thing here; / lists what there is");
         return;
     }

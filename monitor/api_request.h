@@ -26,6 +26,7 @@ enum sl_api_what {
     SL_API_VERDICTS,
     SL_API_CONFIG,
     SL_API_PROBES,
+    SL_API_OBSERVATION,
     SL_API_SOURCE, /* /v1/NAME of a source */
     SL_API_ACK,
     SL_API_CLEAR,
@@ -47,6 +48,12 @@ struct sl_api_request {
 };
 
 void sl_api_parse(const char *method, const char *target, struct sl_api_request *out);
+
+/* A part of a target without its escapes. False: too long, an escape that is none, or what no name
+ * has: a control character, which might move somebody's terminal, or bytes that are no text. */
+bool sl_api_decode(const char *in, size_t len, char *out, size_t cap);
+/* Digits alone: no sign, no blank. False: it is none, or more than most. */
+bool sl_api_number(const char *text, uint64_t most, uint64_t *out);
 
 /* Does the value of an Accept header prefer OpenMetrics to the text format before it? NULL: no. */
 bool sl_api_wants_openmetrics(const char *accept);

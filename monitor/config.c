@@ -171,6 +171,57 @@ const struct sl_mon_config_row sl_mon_config_rows[] = {
     ADDRESS("api", "http", api_http, "",
             "Where /metrics and the rest are answered over HTTP, to read only, such as "
             "127.0.0.1:9494. Nothing: nowhere."),
+    TEXT("mqtt", "broker", mqtt_broker, "",
+         "HOST:PORT of an MQTT 5 broker: the agent publishes there what it observes, and sluiced "
+         "--cluster reads it. Nothing: none."),
+    TEXT("mqtt", "prefix", mqtt_prefix, "sluice", "How all topics begin."),
+    TEXT("mqtt", "node", mqtt_node, "",
+         "This node's name for the cluster. Nothing: the host's name."),
+    TEXT("mqtt", "user", mqtt_user, "", "The user's name for the broker. Nothing: none."),
+    TEXT("mqtt", "password_file", mqtt_password_file, "",
+         "A file whose first line is the password."),
+    TEXT("mqtt", "ca", mqtt_ca, "",
+         "The file of the certificates that the broker's own must be signed by; TLS is used. "
+         "Nothing: no TLS."),
+    TEXT("mqtt", "cert", mqtt_cert, "",
+         "The file of this client's own certificate, if it has one."),
+    TEXT("mqtt", "key", mqtt_key, "", "And that of its key."),
+    NUMBER("mqtt", "period_ms", mqtt_period_ms, "2000", "ms", 100, 600000,
+           "What has changed is published at most so often."),
+    NUMBER("mqtt", "refresh_s", mqtt_refresh_s, "10", "s", 1, 3600,
+           "And how the node is, changed or not, so often."),
+    NUMBER("mqtt", "keepalive_s", mqtt_keepalive_s, "15", "s", 5, 3600,
+           "Silent for one and a half times so long, and the broker says that the node is dead."),
+    ADDRESS("cluster", "http", cluster_http, "127.0.0.1:9495",
+            "With --cluster: where the page and its API are answered, to read only."),
+    TEXT("cluster", "members", cluster_members, "",
+         "With --cluster: agents that are asked over HTTP, between blanks: file:PATH, dns:NAME, "
+         "srv:NAME, slurm:PARTITION (slurm: alone: all), kubernetes:NAMESPACE/SERVICE."),
+    NUMBER("cluster", "port", cluster_port, "9494", "", 1, 65535,
+           "The agents' port, where members do not tell one."),
+    NUMBER("cluster", "members_s", cluster_members_s, "60", "s", 1, 86400,
+           "Time between looks at who the members are."),
+    NUMBER("cluster", "period_ms", cluster_period_ms, "2000", "ms", 100, 600000,
+           "Time between questions to an agent."),
+    NUMBER("cluster", "timeout_ms", cluster_timeout_ms, "5000", "ms", 100, 60000,
+           "An answer that takes longer is given up."),
+    NUMBER("cluster", "silent_s", cluster_silent_s, "35", "s", 1, 86400,
+           "A node that nothing was heard of for so long is silent. More than [mqtt] refresh_s."),
+    NUMBER("cluster", "stall_s", cluster_stall_s, "30", "s", 1, 86400,
+           "An operation of a job that takes longer is a hang."),
+    NUMBER("cluster", "confirm_s", cluster_confirm_s, "3", "s", 0, 3600,
+           "What the rules say counts when they have said it for so long."),
+    NUMBER("cluster", "nodes", cluster_nodes, "20000", "", 1, 100000,
+           "Nodes that are kept at most."),
+    NUMBER("cluster", "bytes", cluster_bytes, "1073741824", "bytes", 1048576, 68719476736,
+           "Memory for what nodes said, at most."),
+    TEXT(
+        "cluster", "command", cluster_command, "",
+        "A program, and its first arguments, for each verdict: it gets the verdict's id and class, "
+        "its object, node and job, and \"opened\" or \"closed\". Of all instances one runs it; "
+        "needs [mqtt] broker."),
+    TEXT("cluster", "instance", cluster_instance, "",
+         "This instance's name. Nothing: the host's name and the process' number."),
 };
 
 const unsigned sl_mon_config_row_count = SL_ARRAY_LEN(sl_mon_config_rows);

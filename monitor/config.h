@@ -63,6 +63,18 @@ struct sl_mon_config {
     int64_t api_mode;             /* its permissions */
     char api_group[64];           /* its group; "": the agent's own */
     char api_http[64];            /* "127.0.0.1:9494"; "": none */
+
+    /* Where observations are published, and read by a cluster's instance (docs/cluster.md). */
+    char mqtt_broker[SL_MON_PATH]; /* "HOST:PORT"; "": none */
+    char mqtt_prefix[64], mqtt_node[64];
+    char mqtt_user[64], mqtt_password_file[SL_MON_PATH];
+    char mqtt_ca[SL_MON_PATH], mqtt_cert[SL_MON_PATH], mqtt_key[SL_MON_PATH];
+    int64_t mqtt_period_ms, mqtt_refresh_s, mqtt_keepalive_s;
+    /* Of sluiced --cluster. */
+    char cluster_http[64], cluster_members[SL_MON_PATH], cluster_command[SL_MON_PATH];
+    char cluster_instance[64]; /* "": the host's name and the process' number */
+    int64_t cluster_port, cluster_period_ms, cluster_timeout_ms, cluster_members_s;
+    int64_t cluster_silent_s, cluster_stall_s, cluster_confirm_s, cluster_nodes, cluster_bytes;
 };
 
 struct sl_mon_config_row {

@@ -504,6 +504,7 @@ static void json_comms(const struct sl_mon_page *page, uint64_t now_ns, struct j
         sl_mon_json_number(at, "size", comm->size);
         sl_mon_json_number(at, "lost", comm->lost);
         sl_mon_json_number(at, "collectives", (int64_t)comm->begun[0]);
+        sl_mon_json_number(at, "ended", (int64_t)comm->ended[0]);
         sl_mon_json_number(at, "under_way",
                            (int64_t)(comm->begun[0] - comm->ended[0]) +
                                (int64_t)(comm->begun[1] - comm->ended[1]));
@@ -547,6 +548,15 @@ static void json_op(const struct sl_mon_page *page, uint64_t now_ns, struct json
     json_object_object_add(out, "waits", at);
 }
 
+/* Of a communicator by its number in the process; 0: it is not shown. */
+static uint64_t comm_id(const struct sl_mon_page *page, uint64_t number)
+{
+    for (unsigned i = 0; i < page->comm_count; i++)
+        if (page->comms[i].number == number)
+            return page->comms[i].id;
+    return 0;
+}
+
 static void json_paths(const struct sl_mon_page *page, struct json_object *out)
 {
     struct json_object *array = array_of(out, "paths");
@@ -564,6 +574,7 @@ static void json_paths(const struct sl_mon_page *page, struct json_object *out)
         at = json_object_new_object();
         sl_mon_json_text(at, "name", record.name);
         sl_mon_json_text(at, "state", record.state);
+        hex(at, "communicator", comm_id(page, record.comm));
         sl_mon_json_number(at, "peer", record.peer);
         for (unsigned k = 0; k < page->comm_count; k++)
             if (page->comms[k].number == record.comm)
@@ -571,6 +582,9 @@ static void json_paths(const struct sl_mon_page *page, struct json_object *out)
         sl_mon_json_number(at, "sent_messages", (int64_t)record.sent_messages);
         sl_mon_json_number(at, "sent_bytes", (int64_t)record.sent_bytes);
         sl_mon_json_number(at, "received_bytes", (int64_t)record.received_bytes);
+        sl_mon_json_number(at, "sent_messages", (int64_t)record.sent_messages);
+        sl_mon_json_number(at, "message_ns",
+                           (int64_t)sl_histogram_percentile(record.histogram, 50));
         sl_mon_json_number(at, "failures", (int64_t)record.failures);
         sl_mon_json_number(at, "resent", (int64_t)record.resent);
         sl_mon_json_text(at, "why", record.why);

@@ -35,6 +35,7 @@ static void each_endpoint_is_known(void **state)
                 {"GET", "/v1/verdicts", SL_API_VERDICTS, false},
                 {"GET", "/v1/config", SL_API_CONFIG, false},
                 {"GET", "/v1/probes", SL_API_PROBES, false},
+                {"GET", "/v1/observation", SL_API_OBSERVATION, false},
                 {"GET", "/v1/tcp", SL_API_SOURCE, false},
                 {"GET", "/v1/%74cp", SL_API_SOURCE, false},
                 {"POST", "/v1/verdicts/7/ack", SL_API_ACK, true},
