@@ -8,6 +8,7 @@
  */
 #include "monitor/event_line.h"
 #include "monitor/isolate_kube_json.h"
+#include "monitor/kube.h"
 #include "monitor/child.h"
 
 #include "core/dl.h"
@@ -499,6 +500,28 @@ static void tell(const struct sl_isolate_order *order, struct sl_isolate_answer 
         sl_isolate_failed(err, out);
     else
         out->result = SL_ISOLATE_IS_DONE;
+}
+
+int sl_kube_get(const struct sl_mon_config *config, uint64_t deadline_ns, const char *what,
+                const char *path, char **body, size_t *len)
+{
+    static struct kube kube; /* of the child */
+    static struct sl_isolate_order order;
+    int err;
+
+    order.config = config;
+    order.deadline_ns = deadline_ns;
+    snprintf(order.node, sizeof(order.node), "none");
+    err = check(config);
+    if (err == 0)
+        err = open_kube(&order, &kube);
+    if (err == 0)
+        err = request(&kube, what, path, "application/json", NULL, NULL);
+    if (err != 0)
+        return err;
+    *body = kube.body;
+    *len = kube.len;
+    return 0;
 }
 
 const struct sl_isolate_plug sl_isolate_kube = {

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluiced: the node agent. Options, signals and the loop; the rest is monitor/. */
+/* sluiced: the node agent, and with --cluster what watches all agents (cluster.c). Options, signals
+ * and the loop; the rest is monitor/. */
 #include "core/err.h"
 #include "lib/api.h"
 #include "monitor/agent.h"
 #include "monitor/api.h"
+#include "monitor/mqtt.h"
+#include "monitor/publish.h"
+#include "tools/sluiced/cluster.h"
 #include "tools/sluiced/notify.h"
 
 #include <errno.h>
@@ -20,13 +24,16 @@
 
 static const char usage[] =
     "usage: sluiced [--config FILE] [--record BUNDLE]\n"
-    "       sluiced [--config FILE] --check\n"
+    "       sluiced --cluster [--config FILE]\n"
+    "       sluiced [--cluster] [--config FILE] --check\n"
     "       sluiced --print-config | --help | --version\n"
     "\n"
     "Watches the links, NICs, GPUs and the kernel of this host, and says what is wrong with which "
     "of\n"
     "them, since when, and by what evidence.\n"
     "\n"
+    "  --cluster       watch all agents of a cluster, and serve a page of what they see and what\n"
+    "                  the diagnosis says of it ([cluster]); docs/cluster.md\n"
     "  --config FILE   the configuration (default: /etc/sluiced.conf, if it is there)\n"
     "  --record BUNDLE record what it is told, for sluicectl replay ([output] bundle)\n"
     "  --check         read the configuration, say what is wrong with it, and end\n"
@@ -34,6 +41,7 @@ static const char usage[] =
     "\n"
     "Examples:\n"
     "  sluiced --print-config >/etc/sluiced.conf\n"
+    "  sluiced --cluster --config ./cluster.conf\n"
     "  sluiced --config ./sluiced.conf | jq -c 'select(.to == \"bad\")'\n"
     "\n"
     "Transitions are lines of JSON on standard output. SIGHUP reads the configuration again; what "
@@ -49,8 +57,9 @@ struct daemon {
     struct sl_mon_config config;
     struct sl_agent *agent;
     struct sl_api *api;
+    struct sl_mon_publish *publish; /* NULL: no broker is asked for */
     int timer, signals;
-    bool is_over;
+    bool is_over, is_cluster;
 };
 
 static int fail(void)
@@ -124,6 +133,13 @@ static int open_agent(struct daemon *daemon, const struct sl_mon_config *config,
     return err;
 }
 
+/* A broker that cannot be published to is said: what the agent is for goes on. */
+static void begin_publish(struct daemon *daemon)
+{
+    if (sl_mon_publish_open(daemon->agent, &daemon->publish) != 0)
+        fail();
+}
+
 /* With what the command line says besides. */
 static int load(const struct daemon *daemon, struct sl_mon_config *out)
 {
@@ -133,6 +149,8 @@ static int load(const struct daemon *daemon, struct sl_mon_config *out)
         err = sl_mon_config_load(daemon->path, out);
     else
         sl_mon_config_defaults(out);
+    if (err == 0)
+        err = sl_mqtt_check(out);
     if (err == 0 && daemon->record != NULL)
         snprintf(out->bundle_path, sizeof(out->bundle_path), "%s", daemon->record);
     return err;
@@ -153,6 +171,8 @@ static void reload(struct daemon *daemon)
         return;
     }
     /* The store is one agent's at a time. */
+    sl_mon_publish_close(daemon->publish);
+    daemon->publish = NULL;
     sl_agent_close(daemon->agent);
     daemon->agent = NULL;
     if (open_agent(daemon, &config, &daemon->agent) == 0) {
@@ -168,6 +188,7 @@ static void reload(struct daemon *daemon)
         sl_agent_reloaded(daemon->agent, false);
     }
     sl_api_set_agent(daemon->api, daemon->agent);
+    begin_publish(daemon);
     set_period(daemon);
 }
 
@@ -191,6 +212,7 @@ static void on_timer(struct daemon *daemon)
         return;
     sl_agent_tick(daemon->agent);
     sl_api_tick(daemon->api);
+    sl_mon_publish_tick(daemon->publish);
     write_textfile(daemon);
     tell_systemd(daemon);
 }
@@ -228,6 +250,28 @@ static void raise_limit(void)
     }
 }
 
+/* SIGHUP: with the configuration as it is then; one that is wrong is said, and the old one stays. */
+static int run_cluster(struct daemon *daemon)
+{
+    bool again = true;
+    int status = 0;
+
+    raise_limit();
+    while (again) {
+        struct sl_mon_config config;
+
+        status = sld_cluster_run(&daemon->config, daemon->signals, &again);
+        if (!again)
+            break;
+        if (load(daemon, &config) == 0 && sld_cluster_check(&config) == 0)
+            daemon->config = config;
+        else
+            fail();
+    }
+    sld_notify("STOPPING=1");
+    return status;
+}
+
 static int run(struct daemon *daemon)
 {
     sigset_t signals;
@@ -244,35 +288,38 @@ static int run(struct daemon *daemon)
         sl_fail(-errno, "no signals or timer: %s", strerror(errno));
         return fail();
     }
+    if (daemon->is_cluster)
+        return run_cluster(daemon);
     raise_limit();
     if (open_agent(daemon, &daemon->config, &daemon->agent) != 0)
         return fail();
     if (sl_api_create(daemon->agent, say, &daemon->api) != 0)
         return fail();
+    begin_publish(daemon);
     set_period(daemon);
     sld_notify("READY=1");
     loop(daemon);
     sld_notify("STOPPING=1");
     sl_api_destroy(daemon->api);
+    sl_mon_publish_close(daemon->publish);
     sl_agent_close(daemon->agent);
     return 0;
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
-                                            {"record", required_argument, NULL, 'r'},
-                                            {"check", no_argument, NULL, 'k'},
-                                            {"print-config", no_argument, NULL, 'p'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {"version", no_argument, NULL, 'v'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"cluster", no_argument, NULL, 'C'},      {"config", required_argument, NULL, 'c'},
+        {"record", required_argument, NULL, 'r'}, {"check", no_argument, NULL, 'k'},
+        {"print-config", no_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'v'},      {NULL, 0, NULL, 0}};
     static struct daemon daemon;
     bool only_check = false;
     int option;
 
     while ((option = getopt_long(argc, argv, "c:h", options, NULL)) != -1)
         switch (option) {
+        case 'C': daemon.is_cluster = true; break;
         case 'c': daemon.path = optarg; break;
         case 'r': daemon.record = optarg; break;
         case 'k': only_check = true; break;
@@ -292,6 +339,8 @@ int main(int argc, char **argv)
     if (daemon.path == NULL && access(STANDARD, F_OK) == 0)
         daemon.path = STANDARD;
     if (load(&daemon, &daemon.config) != 0)
+        return fail();
+    if (daemon.is_cluster && sld_cluster_check(&daemon.config) != 0)
         return fail();
     return only_check ? 0 : run(&daemon);
 }
