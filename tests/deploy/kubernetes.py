@@ -126,8 +126,31 @@ def its_limits_are_those_of_the_unit():
     assert container()["resources"]["limits"] == {"cpu": f"{int(percent) * 10}m", "memory": f"{memory}Mi"}, json.dumps(container()["resources"])
 
 
+def the_instances_of_the_cluster_find_the_agents():
+    with open(os.path.join(root, "deploy", "kubernetes", "sluiced-cluster.yaml"), encoding="utf8") as file:
+        found = {(document["kind"], document["metadata"]["name"]): document for document in yaml.load_all(file, Strict)}
+    space = documents()["Namespace"]["metadata"]["name"]
+    assert all(document["metadata"]["namespace"] == space for document in found.values())
+    # The service that they ask for is there, and is that of the agents' pods and their port.
+    text = found["ConfigMap", "sluiced-cluster"]["data"]["cluster.conf"]
+    (service,) = re.findall(rf"^members = kubernetes:{space}/(\S+)$", text, re.MULTILINE)
+    agents = documents()["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
+    assert found["Service", service]["spec"]["selector"].items() <= agents.items()
+    assert found["Service", service]["spec"]["ports"][0]["port"] == container()["ports"][0]["containerPort"]
+    (rule,) = found["Role", "sluiced-cluster"]["rules"]
+    assert rule == {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]}, rule
+    (one,) = found["Deployment", "sluiced-cluster"]["spec"]["template"]["spec"]["containers"]
+    (port,) = re.findall(r"^http = .*:(\d+)$", text, re.MULTILINE)
+    assert one["image"] == container()["image"] and one["ports"][0]["containerPort"] == int(port)
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as conf:
+        conf.write(text)
+        conf.flush()
+        done = subprocess.run([sluiced, "--cluster", "--config", conf.name, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or "built without --cluster" in done.stderr, done.stderr
+
+
 cases = [each_document_is_whole, it_may_read_and_patch_nodes_and_nothing_else, its_capabilities_are_those_of_the_unit, it_sees_the_host_and_writes_to_two_folders,
-         the_agent_takes_its_configuration, its_limits_are_those_of_the_unit]
+         the_agent_takes_its_configuration, its_limits_are_those_of_the_unit, the_instances_of_the_cluster_find_the_agents]
 failed = False
 for number, case in enumerate(cases, 1):
     try:
