@@ -184,9 +184,10 @@ void sl_probing_tick(struct sl_probing *probing, const struct sl_mon_time *now)
     struct one *first = &probing->waiting[0];
     int got;
 
-    _Static_assert(sizeof(struct sl_probe_report) <= SL_JOB_ANSWER, "it goes back whole");
+    _Static_assert(sizeof(struct sl_probe_report) <= SL_MON_CHILD_ANSWER, "it goes back whole");
     if (probing->is_running) {
-        got = sl_mon_child_poll(&probing->child, now->mono_ns, &first->report, sizeof(first->report));
+        got =
+            sl_mon_child_poll(&probing->child, now->mono_ns, &first->report, sizeof(first->report));
         if (got == 0)
             return;
         /* It comes from a process of our own, and is a text all the same. */
@@ -199,8 +200,9 @@ void sl_probing_tick(struct sl_probing *probing, const struct sl_mon_time *now)
     }
     if (probing->waiting_count == 0)
         return;
-    got = sl_mon_child_start(&probing->child, work, &first->order, sizeof(first->report),
-                       now->mono_ns + first->order.count * first->order.gap_ns + 5 * SL_MON_S);
+    got =
+        sl_mon_child_start(&probing->child, work, &first->order, sizeof(first->report),
+                           now->mono_ns + first->order.count * first->order.gap_ns + 5 * SL_MON_S);
     probing->is_running = got == 0;
     if (got != 0)
         fail(probing, now->wall_ns);
