@@ -5,8 +5,8 @@
 
 #include "monitor/config.h"
 
-/* In a child process (child.h), once. what: for sentences. *body: ended by 0, the process'. -EINVAL,
- * -ENOTSUP, -EACCES, -ETIMEDOUT, -EIO, ... with a sentence. */
+/* In a child process (child.h), once. what: for sentences. *body: ended by 0, the process'.
+ * -EINVAL, -ENOTSUP, -EACCES, -ETIMEDOUT, -EIO, ... with a sentence. */
 int sl_kube_get(const struct sl_mon_config *config, uint64_t deadline_ns, const char *what,
                 const char *path, char **body, size_t *len);
 

@@ -11,7 +11,8 @@
  *     v1/node/NODE/alive                           of an agent; retained; its last will: false
  *     v1/instance/NAME                             the same of an instance
  *     v1/verdict/ID                                what instances found; retained
- *     v1/claim/KEY  v1/action/KEY                  who runs the command for a verdict; done: retained
+ *     v1/claim/KEY  v1/action/KEY                  who runs the command for a verdict; done:
+ *     retained
  */
 #ifndef SL_MONITOR_MQTT_H
 #define SL_MONITOR_MQTT_H
@@ -51,8 +52,9 @@ void sl_mqtt_close(struct sl_mqtt *mqtt);
 uint64_t sl_mqtt_connection(struct sl_mqtt *mqtt);
 /* Why none is; "". */
 void sl_mqtt_why(struct sl_mqtt *mqtt, char *out, size_t cap);
-/* topic: below the prefix. keep_s: for how long the broker keeps it for who subscribes later; 0: not;
- * SL_MQTT_KEEP: until something else comes. -EAGAIN: it is not connected, or too much is under way. */
+/* topic: below the prefix. keep_s: for how long the broker keeps it for who subscribes later; 0:
+ * not; SL_MQTT_KEEP: until something else comes. -EAGAIN: it is not connected, or too much is under
+ * way. */
 int sl_mqtt_publish(struct sl_mqtt *mqtt, const char *topic, const void *bytes, size_t len,
                     unsigned keep_s);
 

@@ -86,7 +86,8 @@ static uint64_t hash_of(const char *text)
     return hash;
 }
 
-static int send_body(struct sl_mon_publish *publish, enum sl_observe_source source, struct json_object *body)
+static int send_body(struct sl_mon_publish *publish, enum sl_observe_source source,
+                     struct json_object *body)
 {
     struct json_object *bodies[SL_OBSERVE_SOURCES] = {NULL};
     char topic[SL_MQTT_TOPIC], *text = NULL;

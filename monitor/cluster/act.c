@@ -127,9 +127,9 @@ void sl_act_heard_claim(struct sl_act *act, const char *key, const char *instanc
         entry->state = SL_ACT_OTHERS;
 }
 
-/* Whoever has begun has it, whatever was claimed. Where two have, which takes an instance that heard
- * only the later claim, the last one has it: that is what the broker keeps, and all hear the same,
- * these two as well. */
+/* Whoever has begun has it, whatever was claimed. Where two have, which takes an instance that
+ * heard only the later claim, the last one has it: that is what the broker keeps, and all hear the
+ * same, these two as well. */
 void sl_act_heard_begun(struct sl_act *act, const char *key, const char *instance)
 {
     struct entry *entry = get(act, key);
@@ -177,8 +177,8 @@ void sl_act_ended(struct sl_act *act, const char *key)
     entry->has_ended = true;
 }
 
-/* What nobody but this instance may know to be its own is claimed once more: others may have claimed
- * it meanwhile. What it has said to have begun the broker has kept. */
+/* What nobody but this instance may know to be its own is claimed once more: others may have
+ * claimed it meanwhile. What it has said to have begun the broker has kept. */
 void sl_act_connected(struct sl_act *act, uint64_t now_ns)
 {
     act->settled_ns = now_ns + SL_ACT_SETTLE_NS;

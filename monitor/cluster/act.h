@@ -48,7 +48,8 @@ void sl_act_free(struct sl_act *act);
 
 /* This is to be done, by somebody. -ENOSPC: too much is. */
 int sl_act_want(struct sl_act *act, const char *key);
-/* What the broker gave: a claim (of one's own that is the first, begun() is called at once); that an instance began it; that it is done. */
+/* What the broker gave: a claim (of one's own that is the first, begun() is called at once); that
+ * an instance began it; that it is done. */
 void sl_act_heard_claim(struct sl_act *act, const char *key, const char *instance);
 void sl_act_heard_begun(struct sl_act *act, const char *key, const char *instance);
 void sl_act_heard_done(struct sl_act *act, const char *key);

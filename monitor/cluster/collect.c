@@ -296,7 +296,8 @@ static void ask(struct agent *agent)
     }
 }
 
-/* From where it stopped last: when there are more than may be asked at once, all have their turn. */
+/* From where it stopped last: when there are more than may be asked at once, all have their
+ * turn. */
 static void ask_all(struct sl_collect *collect)
 {
     for (unsigned i = 0; i < collect->count && collect->under_way < SL_COLLECT_AT_ONCE; i++) {

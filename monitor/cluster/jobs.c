@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank's number that is much larger than there are ranks is a lie: what is below it takes memory. */
+/* A rank's number that is much larger than there are ranks is a lie: what is below it takes
+ * memory. */
 #define RANKS_FOR_ONE 64
 #define RANKS_BESIDE 1024
 

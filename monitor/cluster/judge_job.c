@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Checks of a process that keep a rank from going on (monitor/check.h): what explains most, first. */
+/* Checks of a process that keep a rank from going on (monitor/check.h): what explains most,
+ * first. */
 static const char *const halting[] = {"stopped",   "died",    "blocked",
                                       "throttled", "starved", "memory_pressure"};
 
@@ -72,7 +73,8 @@ static uint64_t incident_of(const struct judging *judging, const struct sl_verdi
     return begun;
 }
 
-/* Not the id of fuse.h: times that agents tell of one hang differ by what passed since their looks. */
+/* Not the id of fuse.h: times that agents tell of one hang differ by what passed since their
+ * looks. */
 static uint64_t id_of(const struct judging *judging, const struct sl_verdict *verdict)
 {
     uint64_t incident = incident_of(judging, verdict);

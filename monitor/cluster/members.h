@@ -46,7 +46,8 @@ const char *sl_members_why(const struct sl_members *members);
 
 /* Are these members that can be looked for? -EINVAL with a sentence. */
 int sl_members_check(const struct sl_mon_config *config);
-/* Adds a line's member. 1; 0: the line is empty; -EINVAL: it is none. -E2BIG: there are too many. */
+/* Adds a line's member. 1; 0: the line is empty; -EINVAL: it is none. -E2BIG: there are too
+ * many. */
 int sl_members_add(struct sl_members_list *list, const char *line, size_t len, uint16_t port);
 void sl_members_sort(struct sl_members_list *list);
 void sl_members_list_free(struct sl_members_list *list);

@@ -95,7 +95,8 @@ bool sl_subscribe_node(const char *topic, char out[SL_OBSERVE_NODE])
     return sl_observe_is_node(out);
 }
 
-/* A message that the broker kept is as old as it says. An empty one: somebody took the node away. */
+/* A message that the broker kept is as old as it says. An empty one: somebody took the node
+ * away. */
 static void take_node(struct sl_subscribe *subscribe, const char *name,
                       const struct message *message, uint64_t now_ns, int64_t now_ms)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job for the page: who waits, who waits for whom, and how long messages take from rank to rank. */
+/* A job for the page: who waits, who waits for whom, and how long messages take from rank to
+ * rank. */
 #include "monitor/cluster/view.h"
 
 #include "core/err.h"

@@ -2,7 +2,8 @@
 /*
  * Each rank says which place it has in a communicator. A place that nobody told is filled in at the
  * end: by the rank of the same number where all others have their own number, by the only rank that
- * nobody speaks for, or by a new one. So the members are the same in whatever order ranks were read.
+ * nobody speaks for, or by a new one. So the members are the same in whatever order ranks were
+ * read.
  */
 #include "monitor/diagnosis/job_members.h"
 #include "core/err.h"
@@ -58,7 +59,8 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Which rank has the place: in the largest communicator, where all that are told have the rank of
- * their place, that of the number. Else the only one that no source speaks for; SL_JOB_NONE: there is none, or several. */
+ * their place, that of the number. Else the only one that no source speaks for; SL_JOB_NONE: there
+ * is none, or several. */
 static uint32_t guess(const struct sl_job *job, const struct sl_job_members *members,
                       uint32_t place, bool is_plain)
 {

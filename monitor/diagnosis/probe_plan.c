@@ -42,7 +42,8 @@ static bool has_cells(const struct sl_matrix *matrix, uint32_t rank)
            matrix->column_first[rank] < matrix->column_first[rank + 1];
 }
 
-/* Which members' hosts, leaves, ... the rank is in: alike in it, ranks are as good as each other. */
+/* Which members' hosts, leaves, ... the rank is in: alike in it, ranks are as good as each
+ * other. */
 static uint64_t relation_of(const struct plan *plan, uint32_t rank)
 {
     uint64_t mask = 0;

@@ -7,8 +7,8 @@
  *     0,1,mlx5_0,2000,2097152000,0,0.0533
  *
  * Columns may come in any order; src, dst, bytes and wire_s must be there. Others: src_host,
- * dst_host (texts), gpu_s, peer_s, data_s, flush_s, consumer_s: seconds that messages waited in each
- * state, summed. Columns of other names are left out. An empty field is 0.
+ * dst_host (texts), gpu_s, peer_s, data_s, flush_s, consumer_s: seconds that messages waited in
+ * each state, summed. Columns of other names are left out. An empty field is 0.
  */
 #include "core/err.h"
 #include "monitor/read/formats.h"

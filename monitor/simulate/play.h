@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plays a made-up job: the host of each rank calls, up to `ahead` calls before its GPU, the GPU does
- * what it is given in turn, a collective ends when all members have come to it and its wires are
- * through. With a fault that stops a rank the job runs until nothing moves.
+ * Plays a made-up job: the host of each rank calls, up to `ahead` calls before its GPU, the GPU
+ * does what it is given in turn, a collective ends when all members have come to it and its wires
+ * are through. With a fault that stops a rank the job runs until nothing moves.
  *
  *     struct sl_job *job;
  *     sl_play_job(&plan, &job);            0, -ENOMEM, or -EINVAL (plan.h)

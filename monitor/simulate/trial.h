@@ -11,8 +11,8 @@
  *                    and it is slower by more than 10 % (5 % in mid-job) and four spreads of a
  *                    step's noise (and of longer sequences, where stages or replicas are too few to
  *                    tell these, or hosts of two kinds look like them)
- *     slow_sender, slow_receiver, slow_link    the rank's NIC sends to, or hears from, two others at
- *                    least, so that the three can be told apart
+ *     slow_sender, slow_receiver, slow_link    the rank's NIC sends to, or hears from, two others
+ *                    at least, so that the three can be told apart
  *     slow_group     its leaf has two NICs at least that talk to other leaves
  */
 #ifndef SL_MONITOR_SIMULATE_TRIAL_H

@@ -117,8 +117,8 @@ unsigned sl_fabric_run(struct sl_fabric *fabric, uint64_t now_ns);
 /* When something is due next; UINT64_MAX: nothing waits. */
 uint64_t sl_fabric_next(const struct sl_fabric *fabric);
 
-/* A line of control (docs/dpdk.md): fault, cut, heal, shape, lossless, mirror, seed, reset. -EINVAL with a
- * sentence. */
+/* A line of control (docs/dpdk.md): fault, cut, heal, shape, lossless, mirror, seed, reset.
+ * -EINVAL with a sentence. */
 int sl_fabric_command(struct sl_fabric *fabric, const char *line);
 /* One line of JSON. up[i]: the port has a peer. */
 void sl_fabric_print(const struct sl_fabric *fabric, const bool *up, FILE *out);

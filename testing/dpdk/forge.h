@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames of the DPDK transport made by hand: the fields of its headers, and what somebody would send
- * who sees what passes but has no flow's secret. Pure: bytes and chances, no port.
+ * Frames of the DPDK transport made by hand: the fields of its headers, and what somebody would
+ * send who sees what passes but has no flow's secret. Pure: bytes and chances, no port.
  */
 #ifndef SL_TESTING_DPDK_FORGE_H
 #define SL_TESTING_DPDK_FORGE_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edges, ports and routes of any content: the rule comes to an end, with numbers that are finite. */
+/* Edges, ports and routes of any content: the rule comes to an end, with numbers that are
+ * finite. */
 #include "core/err.h"
 #include "monitor/diagnosis/comm.h"
 

@@ -150,7 +150,8 @@ static void on_arrived(struct dp_end *end, bool is_write, uint32_t imm, uint32_t
         stream->done_ns = traffic->wire->now_ns;
     if (stream->is_hostile && (idx >= stream->posted || message->in == NULL))
         return;
-    /* Who knows the secret can end a message early: its length is checked by whoever asked for it. */
+    /* Who knows the secret can end a message early: its length is checked by whoever asked for
+     * it. */
     if (idx >= stream->posted || imm != imm_of(idx) ||
         (stream->is_hostile ? len > message->len : len != message->len) ||
         is_write != message->is_write)

@@ -250,7 +250,8 @@ static void raise_limit(void)
     }
 }
 
-/* SIGHUP: with the configuration as it is then; one that is wrong is said, and the old one stays. */
+/* SIGHUP: with the configuration as it is then; one that is wrong is said, and the old one
+ * stays. */
 static int run_cluster(struct daemon *daemon)
 {
     bool again = true;
