@@ -71,9 +71,10 @@ many_at_a_time_lose_nothing() {
 }
 
 help_names_every_verb() {
-    local verb
+    local verb help
+    help=$(ctl --help)
     for verb in show set clear load; do
-        ctl --help | grep -q "paths $verb" || { echo "$verb"; return 1; }
+        grep -q "paths $verb" <<<"$help" || { echo "$verb"; return 1; }
     done
     ctl --version | grep -q '^sluicectl '
 }
