@@ -125,7 +125,7 @@ tap_case another_call_is_named another_call_is_named
 tap_case a_healthy_job_is_not_accused a_healthy_job_is_not_accused
 tap_case ras_is_asked_over_its_socket ras_is_asked_over_its_socket
 tap_case a_silent_source_is_named_and_holds_up_nobody a_silent_source_is_named_and_holds_up_nobody
-if [[ -n $sluiced && -x $sluiced ]] && "$ctl" --help | grep -q '\] status'; then
+if [[ -n $sluiced && -x $sluiced ]] && "$ctl" --help | grep '\] status' >/dev/null; then
     tap_case an_agent_is_asked an_agent_is_asked
 else
     tap_skip an_agent_is_asked "built without the node agent, or without what asks it"

@@ -230,7 +230,7 @@ a_flap_of_a_real_link_is_told_with_its_duration() {
 
 options_are_as_its_help_says() {
     local got=0
-    "$sluiced" --help | grep -q '^usage: sluiced' && "$sluiced" --version | grep -q '^sluiced ' &&
+    "$sluiced" --help | grep '^usage: sluiced' >/dev/null && "$sluiced" --version | grep -q '^sluiced ' &&
         "$sluiced" --print-config >"$dir/printed" && "$sluiced" --config "$dir/printed" --check || return
     "$sluiced" --what >/dev/null 2>&1 || got=$?
     [[ $got -eq 2 ]] || { echo "status $got"; return 1; }
