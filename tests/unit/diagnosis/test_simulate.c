@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define JOBS 20
+#define JOBS 12
 
 static int judge(const struct sl_job *job, struct sl_verdicts *verdicts)
 {
@@ -171,7 +171,7 @@ static void healthy_ranks_accuse_nobody_for_days(void **state)
     struct sl_quiet quiet;
 
     (void)state;
-    assert_int_equal(sl_quiet_run(7, 5, 10000, &quiet), 0);
+    assert_int_equal(sl_quiet_run(7, 3, 10000, &quiet), 0);
     assert_int_equal(quiet.alarms, 0);
     /* The mean of which nothing is seen in one of 20 is 3. */
     assert_true(quiet.bound > 2.99 / quiet.node_days * 10000 &&
