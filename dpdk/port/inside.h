@@ -242,8 +242,9 @@ bool sl_dpdk_memif_has_socket(const struct sl_dpdk_port *port);
 int sl_dpdk_memif_hold(const struct sl_dpdk_port *port);
 void sl_dpdk_memif_let_go(int fd);
 /* A child of fork() or exec() that kept the port's sockets would hide from the peer that this
- * process ended. */
-void sl_dpdk_memif_close_in_children(const struct sl_dpdk_port *port);
+ * process ended. And a server's socket does not block: its driver would wait in accept(), with all
+ * locks, for a client that went between the event and it. */
+void sl_dpdk_memif_own_sockets(const struct sl_dpdk_port *port);
 /* The wire's number: the same at both ends. */
 uint32_t sl_dpdk_memif_segment(const struct sl_dpdk_spec *spec);
 

@@ -83,7 +83,7 @@ uint64_t sl_dpdk_links_restart(uint64_t now_ns)
         if (port == NULL || !port->traits.is_gated)
             continue;
         if (port->is_fresh)
-            sl_dpdk_memif_close_in_children(port);
+            sl_dpdk_memif_own_sockets(port);
         port->is_fresh = false;
         if (atomic_load_explicit(&port->is_up, memory_order_relaxed)) {
             port->restart_wait_ns = 0;

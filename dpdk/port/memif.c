@@ -121,7 +121,15 @@ static int next_socket(DIR *dir, const char *path, bool peer_only, struct stat *
     return -1;
 }
 
-void sl_dpdk_memif_close_in_children(const struct sl_dpdk_port *port)
+static bool is_listening(int fd)
+{
+    int listening = 0;
+    socklen_t len = sizeof(listening);
+
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len) == 0 && listening != 0;
+}
+
+void sl_dpdk_memif_own_sockets(const struct sl_dpdk_port *port)
 {
     struct sockaddr_un address = {0};
     DIR *dir = opendir("/proc/self/fd");
@@ -132,6 +140,9 @@ void sl_dpdk_memif_close_in_children(const struct sl_dpdk_port *port)
     while ((fd = next_socket(dir, address.sun_path, false, &status)) >= 0) {
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
         sl_fork_closes(fd);
+        /* The driver's accept() must not wait for a client that is gone: it has all locks. */
+        if (is_listening(fd))
+            (void)fcntl(fd, F_SETFL, O_NONBLOCK);
     }
     if (dir != NULL)
         closedir(dir);

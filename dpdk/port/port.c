@@ -289,7 +289,7 @@ static int open_port(const struct sl_dpdk_spec *spec, const struct sl_dpdk_port_
     if (err != 0)
         goto err_detach;
     if (port->traits.is_gated)
-        sl_dpdk_memif_close_in_children(port);
+        sl_dpdk_memif_own_sockets(port);
     sl_dpdk_open_ports[idx] = port;
     sl_dpdk_gate_hurry();
     *out = port;
