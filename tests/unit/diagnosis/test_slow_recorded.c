@@ -90,6 +90,9 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* What reading the trace and judging it took. */
+static double slowed_took;
+
 static void the_slowed_worker_of_the_recorded_job_is_accused_alone(void **state)
 {
     double begin = seconds();
@@ -102,10 +105,20 @@ static void the_slowed_worker_of_the_recorded_job_is_accused_alone(void **state)
     assert_int_equal(job->ranks[0].stage, 0);
     verdicts = judge_kept(job);
     is_rank(&verdicts, 0, 0.99, 1);
-    begin = seconds() - begin;
-    print_message("%.3f s of processor\n", begin);
+    slowed_took = seconds() - begin;
+}
+
+/* A case of its own, since a processor that is emulated takes longer. */
+static void its_trace_takes_less_than_two_seconds_of_processor(void **state)
+{
+    (void)state;
+    if (slowed_took == 0) {
+        print_message("the trace was not judged\n");
+        skip();
+    }
+    print_message("%.3f s of processor\n", slowed_took);
 #ifndef __SANITIZE_ADDRESS__
-    assert_true(begin < 2);
+    assert_true(slowed_took < 2);
 #endif
 }
 
@@ -224,6 +237,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_slowed_worker_of_the_recorded_job_is_accused_alone),
+        cmocka_unit_test(its_trace_takes_less_than_two_seconds_of_processor),
         cmocka_unit_test(three_steps_of_it_are_enough),
         cmocka_unit_test(last_to_arrive_accuses_others_before_the_guilty),
         cmocka_unit_test(worker_6_of_the_first_mini_batch_job_is_found),
