@@ -14,6 +14,11 @@
 
 #define NAME "XPU_TIMER_COMMON_HANG"
 
+/* That whom the others wait for is among those that hang, where all do. Not measured: a rank that
+ * was not scraped, or the program, is as likely. Above all it must not be enough to isolate the
+ * one node that was scraped. */
+#define ALL_HANG 0.5
+
 enum { SILENT, RUNS, HANGS };
 
 /* What each rank says last; samples of one time are in the order of their files. */
@@ -81,7 +86,7 @@ int sl_gauges_find(const struct sl_job *job, struct sl_verdicts *verdicts)
         hangs += words[rank] == HANGS;
     }
     if (hangs > 0 && runs == 0) {
-        err = accuse(job, words, HANGS, hangs, SL_VERDICT_COMM_STUCK, 1, verdicts, &verdict);
+        err = accuse(job, words, HANGS, hangs, SL_VERDICT_COMM_STUCK, ALL_HANG, verdicts, &verdict);
         if (err == 0)
             err = sl_verdict_say(verdict,
                                  "all %u ranks that xpu_timer sees hang (" NAME " is 1): a kernel "

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is slow: jobs made here, of which one rank is, or none. */
 #include "core/rng.h"
+#include "monitor/diagnosis/fuse.h"
 #include "monitor/diagnosis/selftime.h"
 #include "monitor/diagnosis/slow.h"
 
@@ -425,9 +426,36 @@ static void who_does_not_hang_while_others_do_has_not_come(void **state)
     sl_verdicts_free(&verdicts);
 }
 
+/* The one that they wait for may not have been scraped, or it is the program. */
+static void a_host_whose_ranks_all_hang_is_not_isolated(void **state)
+{
+    static const struct sl_fuse_options fuse = SL_FUSE_OPTIONS;
+    struct sl_job *job = sl_job_new();
+    struct sl_verdicts verdicts = {0};
+    uint32_t name = sl_job_text(job, "XPU_TIMER_COMMON_HANG", 21);
+
+    (void)state;
+    for (uint32_t rank = 0; rank < 8; rank++) {
+        struct sl_job_sample sample = {.rank = rank, .name = name, .value = 1};
+
+        assert_int_equal(sl_job_add_sample(job, &sample), 0);
+        job->ranks[rank].host = sl_job_text(job, "node3", 5);
+    }
+    assert_int_equal(sl_job_seal(job), 0);
+    assert_int_equal(sl_gauges_find(job, &verdicts), 0);
+    assert_int_equal(sl_fuse(job, &fuse, &verdicts), 0);
+    assert_int_equal(verdicts.count, 1);
+    assert_int_equal(verdicts.list[0].cls, SL_VERDICT_COMM_STUCK);
+    assert_int_equal(verdicts.list[0].other_count, 7);
+    assert_false(verdicts.list[0].act);
+    sl_verdicts_free(&verdicts);
+    sl_job_free(job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_host_whose_ranks_all_hang_is_not_isolated),
         cmocka_unit_test(a_slow_rank_is_found_and_nobody_else),
         cmocka_unit_test(a_rank_that_becomes_slow_is_found_with_its_onset),
         cmocka_unit_test(time_between_collectives_is_own_time_where_nothing_else_is_known),
