@@ -292,6 +292,16 @@ static int say_fine(struct sl_hang *hang, const char *why)
 }
 
 /* NULL: it may be one. */
+/* Said only where no other rule finds anything. */
+static const char *nothing_pending(const struct sl_job *job)
+{
+    if (job->op_count > 0)
+        return "no operation is pending, and all ranks have come as far";
+    return job->sample_count > 0
+               ? "these inputs tell of measurements alone, and no rank stands out in them"
+               : "these inputs tell of no operation";
+}
+
 static const char *why_fine(const struct sl_hang *hang)
 {
     bool is_pending = false, is_waiting = false, is_moving = false;
@@ -315,8 +325,7 @@ static const char *why_fine(const struct sl_hang *hang)
         is_moving = is_moving || hang->index.is_moving[c];
     if (is_pending)
         return "all operations that are pending are still within their deadline";
-    return is_moving ? "collectives went on between the two looks"
-                     : "no operation is pending, and all ranks have come as far";
+    return is_moving ? "collectives went on between the two looks" : nothing_pending(hang->job);
 }
 
 static int judge(struct sl_hang *hang)
