@@ -277,6 +277,8 @@ static int add_op(struct sl_job *job, const struct sl_cluster_rank *rank)
     /* Of messages there are no numbers. */
     if (!from->is_there || from->number == 0)
         return 0;
+    if (from->peer >= 0 && from->peer < (int32_t)SL_JOB_RANKS_MAX)
+        op.awaits_place = (uint32_t)from->peer + 1;
     op.kind = (uint8_t)sl_job_kind_of(from->coll, strlen(from->coll));
     if (op.kind == SL_JOB_SEND || op.kind == SL_JOB_RECV)
         return 0;

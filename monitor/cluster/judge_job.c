@@ -18,8 +18,6 @@
 static const char *const halting[] = {"stopped",   "died",    "blocked",
                                       "throttled", "starved", "memory_pressure"};
 
-#define CHAIN_MAX 64 /* ranks that wait one for another */
-
 struct judging {
     const struct sl_cluster_judge *options;
     const struct sl_cluster_job *cluster_job;
@@ -211,54 +209,6 @@ static bool has_waiter(const struct sl_cluster_job *job)
     return false;
 }
 
-/* ---- who only waits ---- */
-
-/* The rank whose message it waits for, as it says itself; SL_JOB_NONE: of nobody in particular. */
-static uint32_t waits_for(const struct judging *judging, uint32_t number)
-{
-    const struct sl_cluster_rank *rank = find_rank(judging->cluster_job, number);
-    const struct sl_job *job = judging->job;
-    char id[24];
-
-    if (rank == NULL || rank->is_silent || !rank->fact->op.is_there || rank->fact->op.peer < 0)
-        return SL_JOB_NONE;
-    snprintf(id, sizeof(id), "%" PRIx64, rank->fact->op.comm);
-    for (uint32_t c = 0; c < job->comm_count; c++)
-        if (strcmp(sl_job_string(job, job->comms[c].name), id) == 0 &&
-            (uint32_t)rank->fact->op.peer < job->comms[c].member_count)
-            return job->comms[c].members[rank->fact->op.peer];
-    return SL_JOB_NONE;
-}
-
-static bool is_accused(const struct sl_verdicts *verdicts, uint32_t rank)
-{
-    for (uint32_t i = 0; i < verdicts->count; i++)
-        if (is_hang(verdicts->list[i].cls) && verdicts->list[i].accused.kind == SL_OBJECT_RANK &&
-            verdicts->list[i].accused.a == rank)
-            return true;
-    return false;
-}
-
-/* A member that has ended a collective does not prove that all have passed on what they had to: a
- * rank that others' data goes through may be stopped after its own part. Who then seems stuck says
- * for whom it waits; if that leads to somebody who is accused, it is his victim. */
-static bool is_victim(const struct judging *judging, const struct sl_verdicts *verdicts,
-                      const struct sl_verdict *verdict)
-{
-    uint32_t rank = verdict->accused.a;
-
-    if (verdict->cls != SL_VERDICT_GPU_STUCK || verdict->accused.kind != SL_OBJECT_RANK)
-        return false;
-    for (unsigned step = 0; step < CHAIN_MAX; step++) {
-        rank = waits_for(judging, rank);
-        if (rank == SL_JOB_NONE || rank == verdict->accused.a)
-            return false;
-        if (is_accused(verdicts, rank))
-            return true;
-    }
-    return false;
-}
-
 static int judge_job(struct judging *judging)
 {
     struct sl_verdicts verdicts = {.list = NULL};
@@ -273,8 +223,7 @@ static int judge_job(struct judging *judging)
     judging->job = job;
     err = run_rules(judging, &verdicts);
     for (uint32_t i = 0; i < verdicts.count && err == 0; i++)
-        if (verdicts.list[i].cls != SL_VERDICT_NOT_HUNG &&
-            !is_victim(judging, &verdicts, &verdicts.list[i]))
+        if (verdicts.list[i].cls != SL_VERDICT_NOT_HUNG)
             err = take_verdict(judging, &verdicts.list[i]);
     sl_verdicts_free(&verdicts);
     sl_job_free(job);

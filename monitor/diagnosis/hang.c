@@ -20,11 +20,28 @@ static struct sl_object program_object(uint32_t rank)
 
 /* ---- one rank ---- */
 
+/* Whose data it waits for has ended its part and goes on: the data is lost between them. */
+static int accuse_unheard(struct sl_hang *hang, uint32_t rank, uint32_t from)
+{
+    struct sl_object link = {.kind = SL_OBJECT_LINK, .a = from, .b = rank};
+    struct sl_verdict *verdict =
+        sl_verdict_add(hang->verdicts, SL_VERDICT_COMM_STUCK, link, SL_HANG_LIKELY);
+    int err = verdict == NULL ? -ENOMEM : sl_hang_say_stuck(hang, verdict, rank);
+
+    if (err == 0)
+        err = sl_verdict_other(verdict, sl_hang_rank_object(rank));
+    return err == 0 ? sl_verdict_other(verdict, sl_hang_rank_object(from)) : err;
+}
+
 static int accuse_stuck(struct sl_hang *hang, uint32_t rank)
 {
-    struct sl_verdict *verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_GPU_STUCK,
-                                                sl_hang_rank_object(rank), SL_HANG_SURE);
+    uint32_t from = sl_hang_awaited_by(hang, rank);
+    struct sl_verdict *verdict;
 
+    if (from != SL_JOB_NONE)
+        return accuse_unheard(hang, rank, from);
+    verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_GPU_STUCK, sl_hang_rank_object(rank),
+                             SL_HANG_SURE);
     return verdict == NULL ? -ENOMEM : sl_hang_say_stuck(hang, verdict, rank);
 }
 
@@ -52,9 +69,13 @@ static int accuse_waited(struct sl_hang *hang, uint32_t rank)
             is_gone || hang->job->ranks[rank].halt != 0 ? SL_HANG_SURE : SL_HANG_LIKELY;
         err = is_gone ? sl_verdict_say(verdict, "the process of %s is gone", name)
                       : sl_hang_say_halted(hang, verdict, rank);
-        return err == 0 ? sl_hang_say_waited(hang, verdict, rank) : err;
+        if (err == 0)
+            err = sl_hang_say_waited(hang, verdict, rank);
+        return err == 0 ? sl_hang_say_holds(hang, verdict, rank) : err;
     }
     err = sl_hang_say_waited(hang, verdict, rank);
+    if (err == 0)
+        err = sl_hang_say_holds(hang, verdict, rank);
     if (err == 0 && is_counted)
         err = sl_verdict_say(verdict, "collectives were counted once: a second look, some seconds "
                                       "later, would tell whether they move");
@@ -206,30 +227,14 @@ static int accuse_cycles(struct sl_hang *hang, const struct sl_hang_part *parts)
     return err;
 }
 
-/* The graph of waits, where its chains end, and the ranks of each component. */
-static int draw(struct sl_hang *hang, struct sl_hang_part *parts)
-{
-    int err;
-
-    sl_graph_clear(&hang->graph);
-    memset(parts, 0, ((size_t)hang->graph.node_count + 1) * sizeof(*parts));
-    err = sl_hang_wait(hang);
-    if (err == 0)
-        err = sl_graph_sinks(&hang->graph);
-    for (uint32_t r = hang->job->rank_count; r-- > 0 && err == 0;) {
-        parts[hang->graph.component[r]].ranks++;
-        parts[hang->graph.component[r]].first = r;
-    }
-    return err;
-}
-
 /* Who has called nothing that others wait in, and circles of such; where there are none, what ranks
  * are at alone: a host may have called more before its GPU came to it. */
 static int accuse(struct sl_hang *hang)
 {
     struct sl_hang_part *parts = calloc((size_t)hang->graph.node_count + 1, sizeof(*parts));
     uint32_t before = hang->verdicts->count;
-    int err = parts == NULL ? sl_fail(-ENOMEM, "no memory to judge a hang") : draw(hang, parts);
+    int err =
+        parts == NULL ? sl_fail(-ENOMEM, "no memory to judge a hang") : sl_hang_draw(hang, parts);
 
     if (err == 0)
         err = accuse_ranks(hang, parts);
@@ -237,7 +242,7 @@ static int accuse(struct sl_hang *hang)
         err = accuse_cycles(hang, parts);
     if (err == 0 && hang->verdicts->count == before) {
         hang->is_heads_only = true;
-        err = draw(hang, parts);
+        err = sl_hang_draw(hang, parts);
         if (err == 0)
             err = accuse_cycles(hang, parts);
     }
@@ -358,13 +363,14 @@ int sl_hang_open(struct sl_hang *hang)
 
     if (err != 0)
         return err;
-    nodes = job->rank_count + hang->index.slot_count + 2 * (size_t)job->comm_count + 1;
+    nodes = job->rank_count + hang->index.slot_count + 3 * (size_t)job->comm_count + 1;
     hang->waiters = calloc(job->rank_count + 1, sizeof(*hang->waiters));
     hang->is_stuck = calloc(job->rank_count + 1, sizeof(*hang->is_stuck));
+    hang->is_held = calloc(job->rank_count + 1, sizeof(*hang->is_held));
     hang->stuck_slot = calloc(job->rank_count + 1, sizeof(*hang->stuck_slot));
     hang->stuck_by = calloc(job->rank_count + 1, sizeof(*hang->stuck_by));
-    if (hang->waiters == NULL || hang->is_stuck == NULL || hang->stuck_slot == NULL ||
-        hang->stuck_by == NULL || nodes >= UINT32_MAX)
+    if (hang->waiters == NULL || hang->is_stuck == NULL || hang->is_held == NULL ||
+        hang->stuck_slot == NULL || hang->stuck_by == NULL || nodes >= UINT32_MAX)
         return sl_fail(-ENOMEM, "no memory to compare %u ranks", job->rank_count);
     return sl_graph_init(&hang->graph, (uint32_t)nodes);
 }
@@ -375,6 +381,7 @@ void sl_hang_close(struct sl_hang *hang)
     sl_hang_index_free(&hang->index);
     free(hang->waiters);
     free(hang->is_stuck);
+    free(hang->is_held);
     free(hang->stuck_slot);
     free(hang->stuck_by);
     free(hang->mismatches);

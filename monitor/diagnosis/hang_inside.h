@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the hang rules share: hang_wait.c finds who waits for whom, hang.c accuses who
- * waits for nobody, hang_comm.c what all have called, hang_say.c words it. */
+/* What the files of the hang rules share: hang_wait.c finds who waits for whom, hang_stuck.c who has
+ * not ended what others have, hang.c accuses who waits for nobody, hang_comm.c what all have called, hang_say.c words it. */
 #ifndef SL_MONITOR_DIAGNOSIS_HANG_INSIDE_H
 #define SL_MONITOR_DIAGNOSIS_HANG_INSIDE_H
 
@@ -21,11 +21,12 @@ struct sl_hang {
     const struct sl_job *job;
     const struct sl_hang_options *options;
     struct sl_hang_index index;
-    struct sl_graph graph; /* nodes: ranks, then slots, two a communicator, the program */
+    struct sl_graph graph; /* nodes: ranks, then slots, three a communicator, the program */
     uint32_t *waiters;     /* by rank: in how many communicators it is waited for by rule 1 */
     bool is_heads_only;    /* waits are those of what each rank is at, as GPUs work in turn */
     bool *is_stuck;        /* by rank: rule 2 */
-    size_t *stuck_slot;    /* by rank: where */
+    bool *is_held;         /* by rank: rule 2, but somebody else may keep it from ending */
+    size_t *stuck_slot;    /* by rank, of both: where */
     size_t *stuck_by;      /* by rank: the slot that ended it */
     struct sl_hang_mismatch *mismatches;
     uint32_t mismatch_count;
@@ -42,6 +43,7 @@ struct sl_hang {
 /* Of the component: how many ranks, and the first of them. */
 struct sl_hang_part {
     uint32_t ranks, first;
+    bool has_end; /* some rank in it is held by one that is not held itself */
 };
 
 static inline struct sl_object sl_hang_rank_object(uint32_t rank)
@@ -57,7 +59,7 @@ static inline uint32_t sl_hang_slot_node(const struct sl_hang *hang, size_t slot
 
 static inline uint32_t sl_hang_comm_node(const struct sl_hang *hang, uint32_t comm, unsigned which)
 {
-    return hang->job->rank_count + (uint32_t)hang->index.slot_count + 2 * comm + which;
+    return hang->job->rank_count + (uint32_t)hang->index.slot_count + 3 * comm + which;
 }
 
 static inline uint32_t sl_hang_program_node(const struct sl_hang *hang)
@@ -90,16 +92,35 @@ static inline bool sl_hang_is_cause(const struct sl_hang *hang, uint32_t rank)
     return hang->is_stuck[rank] || hang->job->ranks[rank].is_gone || sl_hang_is_halted(hang, rank);
 }
 
+static inline struct sl_hang_slot *sl_hang_slots_of(const struct sl_hang *hang, uint32_t comm,
+                                                    size_t *count)
+{
+    *count = hang->index.first_slot[comm + 1] - hang->index.first_slot[comm];
+    return &hang->index.slots[hang->index.first_slot[comm]];
+}
+
 /* The rank's oldest pending operation is at this slot's first. */
 bool sl_hang_is_at_head(const struct sl_hang *hang, const struct sl_hang_slot *slot);
 
 /* job, options and verdicts are set, the rest is 0. sl_hang_close() even if it fails. -ENOMEM. */
 int sl_hang_open(struct sl_hang *hang);
 void sl_hang_close(struct sl_hang *hang);
-/* Fills is_stuck and mismatches. -ENOMEM. */
+/* Fills is_stuck, is_held and mismatches. -ENOMEM. */
 int sl_hang_see(struct sl_hang *hang);
 /* Fills the graph, which has no edges, and waiters, after sl_hang_see(). -ENOMEM. */
 int sl_hang_wait(struct sl_hang *hang);
+/* The same, and finds where chains end; who is held by nobody but himself becomes stuck. parts: by
+ * component, room for as many as there are nodes. -ENOMEM. */
+int sl_hang_draw(struct sl_hang *hang, struct sl_hang_part *parts);
+
+/* hang_stuck.c. The members of the communicator that rule 2 is about. */
+void sl_hang_see_stuck(struct sl_hang *hang, uint32_t comm);
+/* Edges of those that are held. -ENOMEM. */
+int sl_hang_wait_held(struct sl_hang *hang);
+/* Of a rank that is stuck or held: whose data it says it waits for; SL_JOB_NONE: not told. */
+uint32_t sl_hang_awaited_by(const struct sl_hang *hang, uint32_t rank);
+/* Does this rank, as far as is told, keep the other one from ending? */
+bool sl_hang_holds(const struct sl_hang *hang, uint32_t rank, uint32_t held);
 
 /* parts: by component. Members of which nothing is known, at the ends of chains. -ENOMEM. */
 int sl_hang_accuse_all_silent(struct sl_hang *hang, const struct sl_hang_part *parts);
@@ -127,6 +148,8 @@ int sl_hang_say_waited(const struct sl_hang *hang, struct sl_verdict *verdict, u
 /* Its process does not run; who waits for it where it is. */
 int sl_hang_say_halted(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank);
 int sl_hang_say_stuck(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank);
+/* Whom the rank keeps from ending what it has ended itself; nothing where there is nobody. */
+int sl_hang_say_holds(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank);
 int sl_hang_say_mismatch(const struct sl_hang *hang, struct sl_verdict *verdict,
                          const struct sl_hang_mismatch *mismatch);
 int sl_hang_say_step(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank,

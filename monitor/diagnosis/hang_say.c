@@ -257,15 +257,44 @@ int sl_hang_say_stuck(const struct sl_hang *hang, struct sl_verdict *verdict, ui
     const struct sl_hang_slot *slot = &hang->index.slots[hang->stuck_slot[rank]];
     const struct sl_hang_slot *by = &hang->index.slots[hang->stuck_by[rank]];
     int64_t since = hang->job->ops[slot->op].issue_ns;
+    uint32_t from = sl_hang_awaited_by(hang, rank);
     char name[SL_HANG_NAME], text[TEXT], age[40];
 
     earlier(verdict, since);
-    return sl_verdict_say(
-        verdict,
-        "%s has not ended %s, which it called and rank %u has ended%s: its GPU or "
-        "engine does not go on",
-        sl_hang_rank_name(hang, rank, name), op_name(hang, slot->op, text), by->rank,
-        age_of(hang, since, age));
+    sl_hang_rank_name(hang, rank, name);
+    op_name(hang, slot->op, text);
+    age_of(hang, since, age);
+    if (from != SL_JOB_NONE)
+        return sl_verdict_say(verdict,
+                              "%s waits in %s for data of rank %u, which has ended it or waits "
+                              "for nobody else%s: the data does not arrive",
+                              name, text, from, age);
+    return sl_verdict_say(verdict,
+                          "%s has not ended %s, which it called and rank %u has ended%s: its GPU "
+                          "or engine does not go on",
+                          name, text, by->rank, age);
+}
+
+int sl_hang_say_holds(const struct sl_hang *hang, struct sl_verdict *verdict, uint32_t rank)
+{
+    struct ranks ranks = {.count = 0};
+    size_t op = SL_HANG_NO_OP;
+    char text[TEXT];
+
+    for (uint32_t r = 0; r < hang->job->rank_count && hang->verdicts->count <= WORDY_MAX; r++)
+        if (hang->is_held[r] && sl_hang_holds(hang, rank, r)) {
+            op = ranks.count == 0 ? hang->index.slots[hang->stuck_slot[r]].op : op;
+            add_rank(&ranks, r);
+        }
+    end_ranks(&ranks);
+    if (ranks.count == 0)
+        return 0;
+    earlier(verdict, hang->job->ops[op].issue_ns);
+    return sl_verdict_say(verdict,
+                          "%s %s %s not ended %s, as rank %u has not passed on all of the data "
+                          "that goes through it",
+                          ranks.count == 1 ? "rank" : "ranks", ranks.text,
+                          ranks.count == 1 ? "has" : "have", op_name(hang, op, text), rank);
 }
 
 static void say_shape(const struct sl_hang *hang, size_t at, char out[TEXT])

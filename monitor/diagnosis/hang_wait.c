@@ -12,12 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct sl_hang_slot *slots_of(const struct sl_hang *hang, uint32_t comm, size_t *count)
-{
-    *count = hang->index.first_slot[comm + 1] - hang->index.first_slot[comm];
-    return &hang->index.slots[hang->index.first_slot[comm]];
-}
-
 bool sl_hang_is_at_head(const struct sl_hang *hang, const struct sl_hang_slot *slot)
 {
     size_t head = hang->index.head[slot->rank];
@@ -86,7 +80,7 @@ static size_t count_behind(const struct place *places, size_t count, uint64_t se
 static int wait_for_issue(struct sl_hang *hang, uint32_t comm, struct place *places)
 {
     size_t count, told = 0, begin = hang->index.first_slot[comm];
-    const struct sl_hang_slot *slots = slots_of(hang, comm, &count);
+    const struct sl_hang_slot *slots = sl_hang_slots_of(hang, comm, &count);
     uint64_t furthest = 0;
     int err = 0;
 
@@ -118,47 +112,6 @@ static int wait_for_issue(struct sl_hang *hang, uint32_t comm, struct place *pla
     return err;
 }
 
-/* ---- rule 2 ---- */
-
-/* Nobody can end such an operation before all members have done their part. */
-static bool needs_all(uint8_t kind)
-{
-    return kind == SL_JOB_ALLREDUCE || kind == SL_JOB_ALLGATHER || kind == SL_JOB_REDUCE_SCATTER ||
-           kind == SL_JOB_ALLTOALL || kind == SL_JOB_BARRIER;
-}
-
-/* The newest that the member is known to have ended. */
-static uint64_t done_of(const struct sl_hang_slot *slot)
-{
-    uint64_t all = slot->has_first ? slot->first - (slot->first > 0) : slot->last;
-
-    return slot->done > all ? slot->done : all;
-}
-
-static void find_stuck(struct sl_hang *hang, uint32_t comm)
-{
-    size_t count, best = 0, begin = hang->index.first_slot[comm];
-    const struct sl_hang_slot *slots = slots_of(hang, comm, &count);
-
-    if (hang->index.is_counted[comm] ||
-        (hang->mismatch_count > 0 && hang->mismatches[hang->mismatch_count - 1].comm == comm))
-        return;
-    for (size_t i = 1; i < count; i++)
-        if (done_of(&slots[i]) > done_of(&slots[best]))
-            best = i;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t rank = slots[i].rank;
-
-        if (!slots[i].has_first || slots[i].first > done_of(&slots[best]) || i == best ||
-            hang->is_stuck[rank] || !needs_all(hang->job->ops[slots[i].op].kind) ||
-            hang->job->ops[slots[i].op].state == SL_JOB_FAILED || sl_hang_is_cause(hang, rank))
-            continue;
-        hang->is_stuck[rank] = true;
-        hang->stuck_slot[rank] = begin + i;
-        hang->stuck_by[rank] = begin + best;
-    }
-}
-
 /* ---- all have issued it ---- */
 
 /* Who does not go on is waited for by all others that are at the oldest pending operation. */
@@ -181,7 +134,7 @@ static void count_waiters(struct sl_hang *hang, const struct sl_hang_slot *slots
 static int wait_for_heads(struct sl_hang *hang, uint32_t comm)
 {
     size_t count;
-    const struct sl_hang_slot *slots = slots_of(hang, comm, &count);
+    const struct sl_hang_slot *slots = sl_hang_slots_of(hang, comm, &count);
     uint64_t front = front_of(slots, count);
     bool has_earlier = false;
     int err = 0;
@@ -325,7 +278,7 @@ static bool compare_ops(struct sl_hang *hang, uint32_t comm, uint64_t front,
                         struct sl_hang_mismatch *out)
 {
     size_t count, kept = SL_HANG_NO_OP, votes = 0;
-    const struct sl_hang_slot *slots = slots_of(hang, comm, &count);
+    const struct sl_hang_slot *slots = sl_hang_slots_of(hang, comm, &count);
 
     *out = (struct sl_hang_mismatch){.comm = comm, .op = SL_HANG_NO_OP};
     for (size_t i = 0; i < count; i++) {
@@ -358,7 +311,7 @@ static bool compare_ops(struct sl_hang *hang, uint32_t comm, uint64_t front,
 static bool compare_counts(struct sl_hang *hang, uint32_t comm, struct sl_hang_mismatch *out)
 {
     size_t count;
-    const struct sl_hang_slot *slots = slots_of(hang, comm, &count), *kept = NULL;
+    const struct sl_hang_slot *slots = sl_hang_slots_of(hang, comm, &count), *kept = NULL;
     size_t votes = 0;
 
     *out = (struct sl_hang_mismatch){
@@ -387,7 +340,7 @@ static bool compare_counts(struct sl_hang *hang, uint32_t comm, struct sl_hang_m
 static int blame_program(struct sl_hang *hang, const struct sl_hang_mismatch *mismatch)
 {
     size_t count;
-    const struct sl_hang_slot *slots = slots_of(hang, mismatch->comm, &count);
+    const struct sl_hang_slot *slots = sl_hang_slots_of(hang, mismatch->comm, &count);
     uint64_t front = front_of(slots, count);
     int err = 0;
 
@@ -401,7 +354,7 @@ static int blame_program(struct sl_hang *hang, const struct sl_hang_mismatch *mi
 static int find_mismatch(struct sl_hang *hang, uint32_t comm)
 {
     size_t count;
-    const struct sl_hang_slot *slots = slots_of(hang, comm, &count);
+    const struct sl_hang_slot *slots = sl_hang_slots_of(hang, comm, &count);
     struct sl_hang_mismatch mismatch, *more;
     uint64_t front = front_of(slots, count);
     bool is_one;
@@ -427,7 +380,7 @@ int sl_hang_see(struct sl_hang *hang)
     for (uint32_t c = 0; c < hang->job->comm_count && err == 0; c++) {
         err = find_mismatch(hang, c);
         if (err == 0)
-            find_stuck(hang, c);
+            sl_hang_see_stuck(hang, c);
     }
     return err;
 }
@@ -447,6 +400,8 @@ int sl_hang_wait(struct sl_hang *hang)
     }
     if (err == 0)
         err = wait_for_messages(hang);
+    if (err == 0)
+        err = sl_hang_wait_held(hang);
     free(places);
     return err;
 }

@@ -67,6 +67,8 @@ struct sl_job_op {
                       * of the same message may be another */
     uint32_t
         peer_place; /* the peer's place in comm plus 1: sl_job_seal() sets peer; 0: peer is it */
+    uint32_t awaits_place; /* of a pending collective: the place in comm plus 1 of the member whose
+                            * data it waits for now, as the rank itself says; 0: not told */
 };
 
 /* Of a rank in a communicator, where the source counts and does not list (NCCL RAS). */

@@ -456,18 +456,22 @@ int sl_wait_graph_make(const struct sl_job *job, const struct sl_hang_options *o
 {
     struct maker maker = {.hang = {.job = job, .options = options, .verdicts = verdicts},
                           .ranks = job->rank_count};
+    struct sl_hang_part *parts = NULL;
     int err = sl_hang_open(&maker.hang);
 
     *out = (struct sl_wait_graph){.rank_count = job->rank_count};
     if (err == 0)
         err = sl_hang_see(&maker.hang);
     if (err == 0)
-        err = sl_hang_wait(&maker.hang);
+        parts = calloc((size_t)maker.hang.graph.node_count + 1, sizeof(*parts));
+    if (err == 0)
+        err = parts == NULL ? -ENOMEM : sl_hang_draw(&maker.hang, parts);
     if (err == 0)
         err = make_room(&maker);
     if (err == 0)
         err = fill(&maker, out);
     sl_hang_close(&maker.hang);
+    free(parts);
     free(maker.first);
     free(maker.from);
     free(maker.depth);

@@ -148,11 +148,13 @@ static void status_op(struct json_object *from, void *record)
     to->count = shape.count;
     to->bytes = number_of(from, "bytes");
     to->root = shape.root;
+    to->peer = rank_of(from, "peer");
     to->since_ns = number_of(from, "since_ns");
     to->updated_ns = number_of(from, "updated_ns");
     memcpy(to->coll, shape.coll, sizeof(to->coll));
     memcpy(to->dtype, shape.dtype, sizeof(to->dtype));
     memcpy(to->redop, shape.redop, sizeof(to->redop));
+    TEXT(from, "doing", to->doing);
 }
 
 static void status_path(struct json_object *from, void *record)
@@ -272,11 +274,13 @@ static int agent_op(struct json_object *waits, struct sl_page *page)
     to->seq = small_of(waits, "number");
     to->count = number_of(waits, "elements");
     to->root = rank_of(waits, "root");
+    to->peer = rank_of(waits, "peer");
     to->since_ns = seconds_of(waits, "for_seconds");
     to->updated_ns = seconds_of(waits, "updated_seconds");
     TEXT(waits, "operation", to->coll);
     TEXT(waits, "type", to->dtype);
     TEXT(waits, "reduction", to->redop);
+    TEXT(waits, "doing", to->doing);
     page->op_count = to->comm != 0;
     return 0;
 }

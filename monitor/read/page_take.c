@@ -180,6 +180,8 @@ static int add_listed(struct taking *taking, uint32_t comm, const struct sl_stat
             return 0;
     } else {
         op.shape = shape_of(taking->job, in->count, in->dtype, in->redop, in->root);
+        if (in->doing[0] != '\0' && in->peer >= 0 && in->peer < (int32_t)SL_JOB_RANKS_MAX)
+            op.awaits_place = (uint32_t)in->peer + 1;
     }
     return add_op(taking, &op, in->coll);
 }

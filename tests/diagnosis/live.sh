@@ -34,7 +34,7 @@ begin() {
     local fault=$1 port
     shift
     port=$(free_port)
-    SLUICE_ROOT=127.0.0.1:$port SLUICE_JOB=live-$$-$fault SLUICE_TRANSPORT=${transport[$fault]:-shm} "$ranks" 4 "$fault" 2 >"$dir/$fault.ranks" 2>"$dir/$fault.err" &
+    SLUICE_ROOT=127.0.0.1:$port SLUICE_JOB=live-$$-$fault SLUICE_ALGO=all_gather:ring SLUICE_TRANSPORT=${transport[$fault]:-shm} "$ranks" 4 "$fault" 2 >"$dir/$fault.ranks" 2>"$dir/$fault.err" &
     job[$fault]=$!
     {
         until grep -q '^fault\|^step 20' "$dir/$fault.ranks"; do sleep 0.05; done
@@ -60,6 +60,10 @@ assert after < $stall + 5"
 a_stopped_rank_is_named() { ended stop 3 '^host_stalled: rank 2 ' && grep -q 'is stopped by a signal' "$dir/stop.out"; }
 a_killed_rank_is_named() { ended kill 3 '^dead: rank 2 '; }
 a_rank_that_sleeps_is_named() { ended sleep 3 '^host_stalled: rank 2 ' && grep -q 'has not called all_reduce [0-9]* of' "$dir/sleep.out"; }
+# In the middle of a ring: those behind it wait for what it has not passed on, and some have ended it.
+a_rank_that_stops_within_a_ring_is_named_alone() {
+    ended within-60 3 '^host_stalled: rank 2 ' && [[ $(grep -c '^[a-z_]*: ' "$dir/within-60.out") == 1 ]]
+}
 another_call_is_named() { ended other 3 '^mismatch: the program' && grep -q 'rank 2 .* called broadcast \([0-9]*\) .* called all_reduce \1 ' "$dir/other.out"; }
 a_healthy_job_is_not_accused() { ended none 0 '^not_hung$'; }
 
@@ -106,8 +110,8 @@ what_is_no_source_is_refused() {
     [[ $status == 1 ]] && grep -q 'no source answers' "$dir/err"
 }
 
-declare -A transport=([kill]=tcp [sleep]=tcp)
-for fault in stop kill sleep other; do begin $fault; done
+declare -A transport=([kill]=tcp [sleep]=tcp [within-60]=tcp)
+for fault in stop kill sleep other within-60; do begin $fault; done
 begin none --for 3
 for how in answer silent; do serve $how; done
 if [[ -n $sluiced ]]; then
@@ -121,6 +125,7 @@ done
 tap_case a_stopped_rank_is_named a_stopped_rank_is_named
 tap_case a_killed_rank_is_named a_killed_rank_is_named
 tap_case a_rank_that_sleeps_is_named a_rank_that_sleeps_is_named
+tap_case a_rank_that_stops_within_a_ring_is_named_alone a_rank_that_stops_within_a_ring_is_named_alone
 tap_case another_call_is_named another_call_is_named
 tap_case a_healthy_job_is_not_accused a_healthy_job_is_not_accused
 tap_case ras_is_asked_over_its_socket ras_is_asked_over_its_socket

@@ -2,9 +2,10 @@
 /*
  * Real ranks, one of which misbehaves after some steps, for live diagnosis.
  *
- *   live_ranks SIZE FAULT RANK     FAULT: none, stop, kill, sleep, other, exit
+ *   live_ranks SIZE FAULT RANK     FAULT: none, stop, kill, sleep, other, exit, or within-MS
  *
- * Each step is an allreduce of all ranks and one of each half of them. The parent waits for its
+ * Each step is an allreduce of all ranks and one of each half of them; with within-MS a long
+ * all_gather of all ranks, and the rank stops so many milliseconds after it has called one. The parent waits for its
  * children and says on standard output which process is which rank, and when the fault came.
  */
 #include <sluice/sluice.h>
@@ -21,6 +22,8 @@
 #define COUNT 20000
 #define STEPS_BEFORE 20
 #define RANKS_MAX 64
+#define WITHIN "within-"
+#define LARGE (1 << 20) /* elements of each rank in a long all_gather */
 
 static float values[COUNT], results[COUNT];
 
@@ -61,6 +64,34 @@ static int misbehave(struct sluice_comm *comm, const char *fault, int rank)
     return 0;
 }
 
+/* Stops the process in the middle of what it is at then. */
+static void stop_within(const char *fault, int rank)
+{
+    struct itimerspec in = {.it_value.tv_nsec = atol(fault + strlen(WITHIN)) * 1000000};
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGSTOP};
+    timer_t timer;
+
+    say_fault(rank);
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0)
+        timer_settime(timer, 0, &in, NULL);
+}
+
+static int run_gathers(struct sluice_comm *all, const char *fault, int victim)
+{
+    int rank = sluice_comm_rank(all), err = 0;
+    float *from = calloc(LARGE, sizeof(*from));
+    float *to = calloc((size_t)LARGE * (size_t)sluice_comm_size(all), sizeof(*to));
+
+    for (int i = 0; err == 0 && from != NULL && to != NULL; i++) {
+        if (i == STEPS_BEFORE && rank == victim)
+            stop_within(fault, rank);
+        err = sluice_all_gather(all, from, to, LARGE, SLUICE_F32, NULL);
+    }
+    free(from);
+    free(to);
+    return err;
+}
+
 static int step(struct sluice_comm *all, struct sluice_comm *half)
 {
     struct timespec pause = {.tv_nsec = 5000000};
@@ -82,6 +113,8 @@ static int run(const char *fault, int victim)
     rank = sluice_comm_rank(all);
     if (sluice_comm_split(all, rank * 2 / sluice_comm_size(all), rank, &half) != 0)
         return complain("it cannot split");
+    if (strncmp(fault, WITHIN, strlen(WITHIN)) == 0)
+        err = run_gathers(all, fault, victim);
     for (int i = 0; err == 0; i++) {
         if (i == STEPS_BEFORE && rank == victim)
             err = misbehave(all, fault, rank);
@@ -116,7 +149,7 @@ int main(int argc, char **argv)
     int size = argc == 4 ? atoi(argv[1]) : 0;
 
     if (size < 2 || size > RANKS_MAX) {
-        fputs("usage: live_ranks SIZE none|stop|kill|sleep|other|exit RANK\n", stderr);
+        fputs("usage: live_ranks SIZE none|stop|kill|sleep|other|exit|within-MS RANK\n", stderr);
         return 2;
     }
     for (int rank = 0; rank < size; rank++)

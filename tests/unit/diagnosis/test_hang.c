@@ -494,6 +494,147 @@ static void the_last_number_of_a_group_with_messages_may_be_theirs(void **state)
     expect(job, 100, "host_stalled 1", NULL);
 }
 
+/* ---- who is held by another member (rule 2) ---- */
+
+/* At collective `seq` since 2 s, and waits for the data of the member at that place. */
+static void awaits(struct sl_job *job, uint32_t rank, uint32_t comm, uint64_t seq, uint32_t place)
+{
+    struct sl_job_op op = {.rank = rank,
+                           .comm = comm,
+                           .peer = SL_JOB_NONE,
+                           .step = SL_JOB_NONE,
+                           .seq = seq,
+                           .issue_ns = 2000000000,
+                           .start_ns = SL_JOB_NEVER,
+                           .end_ns = SL_JOB_NEVER,
+                           .kind = SL_JOB_ALLGATHER,
+                           .state = SL_JOB_ISSUED,
+                           .awaits_place = place + 1};
+
+    assert_int_equal(sl_job_add_op(job, &op), 0);
+}
+
+/* A ring of 8 in which all have ended all_gather 1 but those of `behind`, and wait in the next one
+ * but for those of `idle`. */
+static uint32_t ring(struct sl_job *job, uint32_t behind, uint32_t idle)
+{
+    uint32_t comm = MAKE_COMM(job, "ring", 0, 1, 2, 3, 4, 5, 6, 7);
+
+    for (uint32_t r = 0; r < 8; r++) {
+        if ((behind >> r & 1) != 0)
+            continue;
+        make_op(job, r, comm, SL_JOB_ALLGATHER, 1, DONE, 1);
+        if ((idle >> r & 1) == 0)
+            awaits(job, r, comm, 2, (r + 7) % 8);
+    }
+    return comm;
+}
+
+static uint32_t is_stopped(struct sl_job *job)
+{
+    return sl_job_text(job, "is stopped by a signal", 22);
+}
+
+static void a_neighbour_that_a_stopped_rank_keeps_from_ending_is_not_stuck(void **state)
+{
+    struct sl_job *job = *state;
+    uint32_t comm = ring(job, 1 << 3, 1 << 2);
+
+    job->ranks[2].halt = is_stopped(job);
+    make_op(job, 3, comm, SL_JOB_ALLGATHER, 1, ISSUED, 1);
+    expect(
+        job, 100, "host_stalled 2",
+        "rank 3 has not ended all_gather 1 of ring, as rank 2 has not passed on all of the data");
+}
+
+/* It says so itself, and of rank 2 nothing is known but that it calls no more. */
+static void who_waits_for_one_that_is_at_nothing_is_not_stuck(void **state)
+{
+    struct sl_job *job = *state;
+    uint32_t comm = ring(job, 1 << 3 | 1 << 4, 1 << 2);
+
+    awaits(job, 3, comm, 1, 2);
+    awaits(job, 4, comm, 1, 3);
+    expect(job, 100, "host_stalled 2", "rank 3 has not ended all_gather 1 of ring, as rank 2");
+}
+
+static void all_behind_a_stopped_rank_wait_for_it_along_the_ring(void **state)
+{
+    struct sl_job *job = *state;
+    uint32_t comm = ring(job, 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5, 0);
+
+    job->ranks[2].halt = is_stopped(job);
+    for (uint32_t r = 2; r <= 5; r++)
+        awaits(job, r, comm, 1, r - 1);
+    expect(job, 100, "host_stalled 2", "rank 2 is stopped");
+}
+
+/* The only one of a ring whose next call does not wait for the others: nobody is ahead of it. */
+static void who_holds_the_last_one_is_named_though_nobody_calls_more(void **state)
+{
+    struct sl_job *job = *state;
+    uint32_t comm = ring(job, 1 << 3, 0xff);
+
+    awaits(job, 3, comm, 1, 2);
+    expect(job, 100, "host_stalled 2", "rank 3 has not ended all_gather 1 of ring");
+}
+
+static void data_of_one_that_goes_on_is_lost_on_the_link(void **state)
+{
+    struct sl_job *job = *state;
+    uint32_t comm = ring(job, 1 << 3 | 1 << 4 | 1 << 5, 0);
+
+    for (uint32_t r = 3; r <= 5; r++)
+        awaits(job, r, comm, 1, r - 1);
+    expect(job, 100, "comm_stuck 2>3", "rank 3 waits in all_gather 1 of ring for data of rank 2");
+}
+
+/* Rank 2 has ended it, and is kept in another communicator by one that has not called there. */
+static void a_chain_goes_on_from_one_that_holds_others(void **state)
+{
+    struct sl_job *job = *state;
+    uint32_t comm = ring(job, 1 << 3, 1 << 2), other = MAKE_COMM(job, "other", 2, 9);
+
+    awaits(job, 3, comm, 1, 2);
+    make_op(job, 2, other, ALLREDUCE, 1, ISSUED, 3);
+    expect(job, 100, "host_stalled 9", NULL);
+}
+
+static void a_circle_of_those_that_wait_for_each_other_has_no_innocent(void **state)
+{
+    struct sl_job *job = *state;
+    uint32_t comm = ring(job, 1 << 3 | 1 << 4, 0);
+
+    awaits(job, 3, comm, 1, 4);
+    awaits(job, 4, comm, 1, 3);
+    expect(job, 100, "comm_stuck 3>4, comm_stuck 4>3", NULL);
+}
+
+/* Of rank 2, whose data rank 3 waits for, there is no source. */
+static void who_waits_for_one_of_which_nothing_is_known_asks_for_it(void **state)
+{
+    struct sl_job *job = *state;
+    uint32_t comm = MAKE_COMM(job, "ring", 0, 1, 2, 3);
+
+    for (uint32_t r = 0; r < 2; r++) {
+        make_op(job, r, comm, SL_JOB_ALLGATHER, 1, DONE, 1);
+        awaits(job, r, comm, 2, 3);
+    }
+    awaits(job, 3, comm, 1, 2);
+    job->ranks[2].is_told = false;
+    expect(job, 100, "dead 2", "nothing is known of 1 of the members of ring");
+}
+
+/* A place that no member has is as good as none. */
+static void a_place_beyond_the_members_is_not_told(void **state)
+{
+    struct sl_job *job = *state;
+    uint32_t comm = ring(job, 1 << 3, 0);
+
+    awaits(job, 3, comm, 1, 8);
+    expect(job, 100, "gpu_stuck 3", NULL);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -535,6 +676,15 @@ int main(void)
         CASE(as_many_of_other_kinds_are_a_mismatch),
         CASE(numbers_of_last_calls_complete_what_is_listed),
         CASE(the_last_number_of_a_group_with_messages_may_be_theirs),
+        CASE(a_neighbour_that_a_stopped_rank_keeps_from_ending_is_not_stuck),
+        CASE(who_waits_for_one_that_is_at_nothing_is_not_stuck),
+        CASE(all_behind_a_stopped_rank_wait_for_it_along_the_ring),
+        CASE(who_holds_the_last_one_is_named_though_nobody_calls_more),
+        CASE(data_of_one_that_goes_on_is_lost_on_the_link),
+        CASE(a_chain_goes_on_from_one_that_holds_others),
+        CASE(a_circle_of_those_that_wait_for_each_other_has_no_innocent),
+        CASE(who_waits_for_one_of_which_nothing_is_known_asks_for_it),
+        CASE(a_place_beyond_the_members_is_not_told),
     };
 
     return cmocka_run_group_tests_name("diagnosis_hang", tests, NULL, NULL);
