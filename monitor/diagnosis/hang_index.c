@@ -255,7 +255,9 @@ static void note_last(struct sl_hang_slot *slot, const struct sl_job_count *coun
 {
     slot->is_known = true;
     slot->last = count->issued > slot->last ? count->issued : slot->last;
-    if (count->done != UINT64_MAX && count->done > slot->done)
+    if (count->done == UINT64_MAX)
+        slot->is_end_untold = true;
+    else if (count->done > slot->done)
         slot->done = count->done;
 }
 

@@ -12,6 +12,7 @@
 struct sl_hang_slot {
     uint32_t rank, comm;
     bool is_known;         /* some source tells how far it has come */
+    bool is_end_untold;    /* of its last ones it is not known whether they have ended */
     bool has_first;        /* something is pending */
     uint64_t first;        /* the oldest that is pending */
     uint64_t last;         /* the newest that was issued; 0: none */

@@ -27,7 +27,9 @@ static bool needs_all(uint8_t kind)
 /* The newest that the member is known to have ended. */
 static uint64_t done_of(const struct sl_hang_slot *slot)
 {
-    uint64_t all = slot->has_first ? slot->first - (slot->first > 0) : slot->last;
+    uint64_t all = slot->has_first       ? slot->first - (slot->first > 0)
+                   : slot->is_end_untold ? 0
+                                         : slot->last;
 
     return slot->done > all ? slot->done : all;
 }

@@ -129,8 +129,7 @@ static int read_page(const struct sl_state_reader *reader, struct sl_page *out)
 
     *out = (struct sl_page){.now_ns = SL_JOB_NEVER};
     if (sl_state_count(reader, SL_STATE_COMM) == 0 && sl_state_count(reader, SL_STATE_NCCL) > 0)
-        return sl_fail(-EPROTO, "it has events of NCCL's profiler, which sluice-nccl-events shows "
-                                "and this does not read");
+        return sl_fail(-EPROTO, "it has events of NCCL's profiler, and no page of Sluice's own");
     if (sl_state_get(reader, SL_STATE_PROCESS, 0, &out->self, sizeof(out->self)) != SL_STATE_WHOLE)
         return sl_fail(-EPROTO, "the process has not said who it is");
     if (out->self.made_wall_s < INT64_MAX / 1000000000)

@@ -14,6 +14,7 @@
 #include "monitor/diagnosis/job.h"
 
 struct json_object;
+struct sl_read_in;
 
 enum sl_page_life { SL_PAGE_UNKNOWN, SL_PAGE_LIVES, SL_PAGE_DEAD };
 
@@ -56,6 +57,11 @@ void sl_page_free(struct sl_page *page);
 
 /* The file lies where its process put it, on this host: its time, and whether the process lives. */
 void sl_page_in_place(struct sl_page *page, int fd);
+/* The state of a process in /proc, if it is the one that started then; '?': it is not. */
+char sl_page_process_state(int pid, uint64_t start_ticks);
+/* All of a file, in memory, where the caller frees it: aligned to 8 bytes. -ENOMEM, also where it is
+ * longer than `most`; or what reading gave. */
+int sl_page_read_all(struct sl_read_in *in, size_t most, void **out, size_t *len);
 /* What added to CLOCK_MONOTONIC gives nanoseconds since 1970, on this host. */
 int64_t sl_page_wall_ns(void);
 /* "2026-11-25T20:39:11.123Z" in nanoseconds since 1970, or SL_JOB_NEVER. */

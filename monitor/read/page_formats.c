@@ -11,6 +11,7 @@
 #include "monitor/read/page.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -57,8 +58,31 @@ void sl_page_in_place(struct sl_page *page, int fd)
     }
 }
 
-/* All of it, in memory: 8 bytes a word. */
-static int read_all(struct sl_read_in *in, void **out, size_t *len)
+char sl_page_process_state(int pid, uint64_t start_ticks)
+{
+    char path[64], line[1024], *at;
+    unsigned long long start = 0;
+    char state;
+    FILE *in;
+    size_t len;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    in = fopen(path, "re");
+    if (in == NULL)
+        return '?';
+    len = fread(line, 1, sizeof(line) - 1, in);
+    fclose(in);
+    line[len] = '\0';
+    at = strrchr(line, ')');
+    if (at == NULL || at[1] != ' ')
+        return '?';
+    state = at[2];
+    for (unsigned field = 2; field < 22 && at != NULL; field++)
+        at = strchr(at + 1, ' ');
+    return at != NULL && sscanf(at, " %llu", &start) == 1 && start == start_ticks ? state : '?';
+}
+
+int sl_page_read_all(struct sl_read_in *in, size_t most, void **out, size_t *len)
 {
     size_t cap = SL_READ_HEAD;
     char *bytes = malloc(cap);
@@ -66,7 +90,7 @@ static int read_all(struct sl_read_in *in, void **out, size_t *len)
 
     for (*len = 0; bytes != NULL && got > 0; *len += got > 0 ? (size_t)got : 0) {
         if (*len == cap) {
-            char *more = cap < COPY_MAX ? realloc(bytes, cap *= 2) : NULL;
+            char *more = cap < most ? realloc(bytes, cap *= 2) : NULL;
 
             if (more == NULL)
                 free(bytes);
@@ -77,7 +101,7 @@ static int read_all(struct sl_read_in *in, void **out, size_t *len)
     }
     if (got < 0)
         free(bytes);
-    *out = bytes;
+    *out = got < 0 ? NULL : bytes;
     if (got < 0)
         return (int)got;
     return bytes != NULL ? 0 : sl_fail(-ENOMEM, "no memory to read %s", in->name);
@@ -87,7 +111,7 @@ static int read_copy(struct sl_read_in *in, struct sl_page *out)
 {
     void *bytes;
     size_t len;
-    int err = read_all(in, &bytes, &len);
+    int err = sl_page_read_all(in, COPY_MAX, &bytes, &len);
 
     if (err != 0)
         return err;

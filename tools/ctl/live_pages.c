@@ -43,34 +43,9 @@ void sc_pages_free(struct sc_pages *pages)
 
 /* ---- of this host ---- */
 
-/* The state of a process in /proc, if it is the one that started then; '?': it is not. */
-static char state_of(int pid, uint64_t start_ticks)
-{
-    char path[64], line[1024], *at;
-    unsigned long long start = 0;
-    char state = '?';
-    FILE *in;
-    size_t len;
-
-    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    in = fopen(path, "re");
-    if (in == NULL)
-        return '?';
-    len = fread(line, 1, sizeof(line) - 1, in);
-    fclose(in);
-    line[len] = '\0';
-    at = strrchr(line, ')');
-    if (at == NULL || at[1] != ' ')
-        return '?';
-    state = at[2];
-    for (unsigned field = 2; field < 22 && at != NULL; field++)
-        at = strchr(at + 1, ' ');
-    return at != NULL && sscanf(at, " %llu", &start) == 1 && start == start_ticks ? state : '?';
-}
-
 static void look_at_process(struct sl_page *page)
 {
-    char state = state_of(page->self.pid, page->self.start_ticks);
+    char state = sl_page_process_state(page->self.pid, page->self.start_ticks);
 
     if (state == 'T')
         snprintf(page->halt, sizeof(page->halt), "is stopped by a signal");

@@ -35,6 +35,7 @@ struct sl_nccl_event_comm {
     int32_t rank, ranks, nodes;
     _Atomic uint32_t lives; /* 0: it has ended */
     char name[32];
+    _Atomic uint64_t calls; /* collectives that have begun, also those whose events were dropped */
 };
 
 /* Bits of NCCL's own kinds (abi_profiler.h) are numbered from 0. */
@@ -112,7 +113,7 @@ struct sl_nccl_events {
     struct sl_nccl_event_comm comm[SL_NCCL_EVENTS_COMMS];
 };
 
-static_assert(sizeof(struct sl_nccl_event_comm) == 72, "as the document says");
+static_assert(sizeof(struct sl_nccl_event_comm) == 80, "as the document says");
 static_assert(sizeof(struct sl_nccl_event_head) == 40, "as the document says");
 static_assert(sizeof(struct sl_nccl_event_record) == 128, "as the document says");
 static_assert(offsetof(struct sl_nccl_event_record, op) == 56, "as the document says");

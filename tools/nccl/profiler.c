@@ -237,6 +237,7 @@ static int comm_add(const char *name, uint64_t id, int nodes, int ranks, int ran
     comm->nodes = nodes;
     comm->id = id;
     comm->start_ns = now();
+    atomic_store_explicit(&comm->calls, 0, memory_order_relaxed);
     snprintf(comm->name, sizeof(comm->name), "%s", name != NULL ? name : "");
     atomic_store_explicit(&comm->lives, 1, memory_order_relaxed);
     sl_seq_write_end(&comm->turn);
@@ -334,6 +335,8 @@ static void *begin(struct sl_nccl_event_record *record)
 
     if (file == NULL || record->type == 0)
         return NULL;
+    if (record->type == SL_NCCL_EVENT_COLL)
+        atomic_fetch_add_explicit(&file->comm[record->comm].calls, 1, memory_order_relaxed);
     for (unsigned i = 0; i < TRIES; i++) {
         unsigned at = atomic_fetch_add_explicit(&shared.cursor, 1, memory_order_relaxed) %
                       SL_NCCL_EVENTS_SLOTS;
