@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* State pages and files of NCCL's events, of whatever user, as the agent reads them: twice, with
- * another content the second time. The input is bytes to be laid over a sound page: a place of two
- * bytes in words of eight, a length, and the bytes. */
+ * another content the second time. */
 #include "core/err.h"
+#include "page.h"
 #include "monitor/nccl.h"
 #include "monitor/page.h"
 
@@ -21,63 +21,33 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 struct image {
     struct sl_state_header header;
     struct sl_state_section sections[7];
-    struct sl_state_process process;
+    struct sl_state_process process[1];
     struct sl_state_comm comms[COMMS];
     struct sl_state_op ops[OPS];
     struct sl_state_path paths[PATHS];
     struct sl_event_row rows[4];
-    uint64_t head[5];
+    uint64_t head[1][5];
     uint8_t slots[SLOTS][128];
 };
-
-static struct sl_state_section section(uint32_t kind, size_t bytes, uint32_t count, size_t at)
-{
-    return (struct sl_state_section){
-        .kind = kind, .record_bytes = (uint32_t)bytes, .count = count, .offset = at};
-}
-
-#define ROWS(kind, member, count)                                                                  \
-    section(kind, sizeof(image->member) / (count), count, offsetof(struct image, member))
 
 static void make(struct image *image)
 {
     memset(image, 0, sizeof(*image));
-    memcpy(image->header.magic, SL_STATE_MAGIC, 8);
-    image->header.version = SL_STATE_VERSION;
-    image->header.header_bytes = sizeof(image->header);
-    image->header.section_bytes = sizeof(image->sections[0]);
-    image->header.section_count = 7;
-    image->header.file_bytes = sizeof(*image);
-    image->sections[0] = ROWS(SL_STATE_PROCESS, process, 1);
-    image->sections[1] = ROWS(SL_STATE_COMM, comms, COMMS);
-    image->sections[2] = ROWS(SL_STATE_OP, ops, OPS);
-    image->sections[3] = ROWS(SL_STATE_PATH, paths, PATHS);
-    image->sections[4] = ROWS(SL_STATE_EVENT_ROW, rows, 4);
-    image->sections[5] = ROWS(SL_STATE_NCCL, head, 1);
-    image->sections[6] = ROWS(SL_STATE_NCCL_OPEN, slots, SLOTS);
-    image->process.turn = image->comms[0].turn = image->ops[0].turn = image->paths[0].turn = 2;
+    fuzz_header(&image->header, offsetof(struct image, sections), 7, sizeof(*image));
+    image->sections[0] = FUZZ_ROWS(SL_STATE_PROCESS, process);
+    image->sections[1] = FUZZ_ROWS(SL_STATE_COMM, comms);
+    image->sections[2] = FUZZ_ROWS(SL_STATE_OP, ops);
+    image->sections[3] = FUZZ_ROWS(SL_STATE_PATH, paths);
+    image->sections[4] = FUZZ_ROWS(SL_STATE_EVENT_ROW, rows);
+    image->sections[5] = FUZZ_ROWS(SL_STATE_NCCL, head);
+    image->sections[6] = FUZZ_ROWS(SL_STATE_NCCL_OPEN, slots);
+    image->process->turn = image->comms[0].turn = image->ops[0].turn = image->paths[0].turn = 2;
     image->comms[0].number = image->ops[0].comm = image->paths[0].comm = 1;
     atomic_store(&image->comms[0].calls.begun[0], 1);
     strcpy(image->paths[0].name, "rxe0:1 > 198.51.100.2");
-    image->head[0] = 2;
+    image->head[0][0] = 2;
     for (unsigned i = 0; i < SLOTS; i++)
         image->slots[i][0] = 1;
-}
-
-static void lay(struct image *image, const uint8_t *data, size_t size)
-{
-    size_t at = 0;
-
-    while (size - at > 3) {
-        size_t place = (size_t)(data[at] | data[at + 1] << 8) * 8, len = data[at + 2] % 32 + 1;
-
-        at += 3;
-        if (len > size - at)
-            len = size - at;
-        if (place < sizeof(*image) && len <= sizeof(*image) - place)
-            memcpy((char *)image + place, data + at, len);
-        at += len;
-    }
 }
 
 static int16_t port(void *arg, const char *name)
@@ -127,7 +97,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sl_mon_nccl_init(&nccl, fd);
     make(&image);
     for (unsigned half = 0; half < 2; half++) {
-        lay(&image, half == 0 ? data : data + size / 2, half == 0 ? size / 2 : size - size / 2);
+        fuzz_lay(&image, sizeof(image), half == 0 ? data : data + size / 2,
+                 half == 0 ? size / 2 : size - size / 2);
         sl_assert(pwrite(fd, &image, sizeof(image), 0) == sizeof(image));
         read_page(&page, &nccl);
     }

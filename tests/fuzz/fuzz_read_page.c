@@ -5,7 +5,7 @@
  * a place of two bytes in words of eight, a length, and the bytes.
  */
 #include "core/err.h"
-#include "core/state.h"
+#include "page.h"
 #include "monitor/diagnosis/hang.h"
 #include "monitor/read/read.h"
 
@@ -22,40 +22,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 struct image {
     struct sl_state_header header;
     struct sl_state_section sections[5];
-    struct sl_state_process process;
+    struct sl_state_process process[1];
     struct sl_state_comm comms[COMMS];
     struct sl_state_op ops[OPS];
     struct sl_state_path paths[PATHS];
     struct sl_state_shape shapes[2];
 };
 
-static struct sl_state_section section(uint32_t kind, size_t bytes, uint32_t count, size_t at)
-{
-    return (struct sl_state_section){
-        .kind = kind, .record_bytes = (uint32_t)bytes, .count = count, .offset = at};
-}
-
-#define ROWS(kind, member, count)                                                                  \
-    section(kind, sizeof(image->member) / (count), count, offsetof(struct image, member))
-
 static void make(struct image *image)
 {
     memset(image, 0, sizeof(*image));
-    memcpy(image->header.magic, SL_STATE_MAGIC, 8);
-    image->header.version = SL_STATE_VERSION;
-    image->header.header_bytes = sizeof(image->header);
-    image->header.section_bytes = sizeof(image->sections[0]);
-    image->header.section_count = 5;
-    image->header.file_bytes = sizeof(*image);
-    image->sections[0] = ROWS(SL_STATE_PROCESS, process, 1);
-    image->sections[1] = ROWS(SL_STATE_COMM, comms, COMMS);
-    image->sections[2] = ROWS(SL_STATE_OP, ops, OPS);
-    image->sections[3] = ROWS(SL_STATE_PATH, paths, PATHS);
-    image->sections[4] = ROWS(SL_STATE_SHAPE, shapes, 2);
-    image->process.turn = image->comms[0].turn = image->ops[0].turn = image->paths[0].turn = 2;
+    fuzz_header(&image->header, offsetof(struct image, sections), 5, sizeof(*image));
+    image->sections[0] = FUZZ_ROWS(SL_STATE_PROCESS, process);
+    image->sections[1] = FUZZ_ROWS(SL_STATE_COMM, comms);
+    image->sections[2] = FUZZ_ROWS(SL_STATE_OP, ops);
+    image->sections[3] = FUZZ_ROWS(SL_STATE_PATH, paths);
+    image->sections[4] = FUZZ_ROWS(SL_STATE_SHAPE, shapes);
+    image->process->turn = image->comms[0].turn = image->ops[0].turn = image->paths[0].turn = 2;
     image->shapes[0].turn = 2;
-    image->process.size = image->comms[0].size = 4;
-    image->process.made_ns = image->comms[0].made_ns = 1;
+    image->process->size = image->comms[0].size = 4;
+    image->process->made_ns = image->comms[0].made_ns = 1;
     image->comms[0].number = image->ops[0].comm = image->paths[0].comm = image->shapes[0].comm = 1;
     atomic_store(&image->comms[0].calls.begun[0], UINT64_C(1) << SL_STATE_SHAPE_SHIFT | 7);
     image->ops[0].seq = 7;
@@ -64,22 +50,6 @@ static void make(struct image *image)
     strcpy(image->shapes[0].coll, "allreduce");
     image->paths[0].sent_messages = 1;
     strcpy(image->paths[0].name, "rxe0:1 > 198.51.100.2");
-}
-
-static void lay(struct image *image, const uint8_t *data, size_t size)
-{
-    size_t at = 0;
-
-    while (size - at > 3) {
-        size_t place = (size_t)(data[at] | data[at + 1] << 8) * 8, len = data[at + 2] % 32 + 1;
-
-        at += 3;
-        if (len > size - at)
-            len = size - at;
-        if (place < sizeof(*image) && len <= sizeof(*image) - place)
-            memcpy((char *)image + place, data + at, len);
-        at += len;
-    }
 }
 
 static void judge(struct sl_job *job)
@@ -114,10 +84,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_one(job, data, size);
     } else {
         make(&image);
-        lay(&image, data, size / 2);
+        fuzz_lay(&image, sizeof(image), data, size / 2);
         read_one(job, &image, sizeof(image));
-        image.process.rank++;
-        lay(&image, data + size / 2, size - size / 2);
+        image.process->rank++;
+        fuzz_lay(&image, sizeof(image), data + size / 2, size - size / 2);
         read_one(job, &image, sizeof(image));
     }
     judge(job);
