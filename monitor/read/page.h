@@ -71,6 +71,12 @@ int64_t sl_page_time_of(const char *text);
  * with a sentence: another process has said that it is this rank. */
 int sl_page_take(struct sl_job *job, const struct sl_page *page, const struct sl_page *earlier);
 
+/* A path as sluice-bench writes it, of --status and of --stats; its communicator is 0 there. */
+void sl_page_path_of(struct json_object *from, struct sl_state_path *to);
+/* What went by it, as an edge, whose ends the caller has set; nothing where nothing went. -ENOMEM. */
+int sl_page_take_edge(struct sl_job *job, const struct sl_state_path *path,
+                      struct sl_job_edge *edge);
+
 /* Do both speak of one communicator? */
 bool sl_page_share(const struct sl_page *a, const struct sl_page *b);
 /* The same process? */

@@ -157,12 +157,11 @@ static void status_op(struct json_object *from, void *record)
     TEXT(from, "doing", to->doing);
 }
 
-static void status_path(struct json_object *from, void *record)
+void sl_page_path_of(struct json_object *from, struct sl_state_path *to)
 {
-    struct sl_state_path *to = record;
     struct json_object *histogram = sl_json_get(from, "histogram");
 
-    to->comm = number_of(from, "communicator");
+    *to = (struct sl_state_path){.comm = number_of(from, "communicator")};
     to->peer = rank_of(from, "peer");
     to->number = rank_of(from, "path");
     to->sent_bytes = number_of(from, "sent_bytes");
@@ -172,6 +171,11 @@ static void status_path(struct json_object *from, void *record)
     TEXT(from, "name", to->name);
     for (uint32_t i = 0; i < length_of(histogram) && i < SL_HISTOGRAM_BINS; i++)
         sl_json_u64(json_object_array_get_idx(histogram, i), &to->histogram[i]);
+}
+
+static void status_path(struct json_object *from, void *record)
+{
+    sl_page_path_of(from, record);
 }
 
 static void fill_self(struct json_object *from, struct sl_state_process *to)

@@ -319,20 +319,39 @@ static const struct sl_state_path *find_path(const struct sl_page *page,
     return NULL;
 }
 
+int sl_page_take_edge(struct sl_job *job, const struct sl_state_path *path,
+                      struct sl_job_edge *edge)
+{
+    char name[sizeof(path->name) + 1] = "";
+    char *end;
+
+    if (path->sent_messages == 0 || path->number >= SL_STATE_PATH_ROUTE)
+        return 0;
+    memcpy(name, path->name, sizeof(path->name));
+    end = strstr(name, " > ");
+    if (end != NULL)
+        *end = '\0';
+    edge->path = keep(job, name);
+    edge->messages = path->sent_messages;
+    edge->bytes = path->sent_bytes;
+    edge->lost = path->resent;
+    edge->wait_s[SL_JOB_WAIT_WIRE] = seconds_of(path->histogram);
+    return edge->path == SL_JOB_NONE ? no_memory() : sl_job_add_edge(job, edge);
+}
+
 static int take_path(struct taking *taking, const struct sl_page *earlier,
                      const struct sl_state_path *path)
 {
     const struct sl_state_path *before = find_path(earlier, path);
     struct sl_state_path rest = *path;
     struct sl_job_edge edge = {.comm = SL_JOB_NONE};
-    char *end;
 
     for (uint32_t i = 0; i < taking->page->comm_count; i++)
         if (taking->page->comms[i].number == path->comm) {
             edge.comm = taking->comms[i];
             edge.src_place = taking->page->comms[i].rank + 1;
         }
-    if (edge.comm == SL_JOB_NONE || path->peer < 0 || path->number >= SL_STATE_PATH_ROUTE)
+    if (edge.comm == SL_JOB_NONE || path->peer < 0)
         return 0;
     if (before != NULL && id_of(earlier, path->comm) == id_of(taking->page, path->comm)) {
         rest.sent_bytes = grown(path->sent_bytes, before->sent_bytes);
@@ -341,18 +360,8 @@ static int take_path(struct taking *taking, const struct sl_page *earlier,
         for (unsigned bin = 0; bin < SL_HISTOGRAM_BINS; bin++)
             rest.histogram[bin] = grown(path->histogram[bin], before->histogram[bin]);
     }
-    if (rest.sent_messages == 0)
-        return 0;
-    end = strstr(rest.name, " > ");
-    if (end != NULL)
-        *end = '\0';
-    edge.path = keep(taking->job, rest.name);
     edge.dst_place = (uint32_t)path->peer + 1;
-    edge.messages = rest.sent_messages;
-    edge.bytes = rest.sent_bytes;
-    edge.lost = rest.resent;
-    edge.wait_s[SL_JOB_WAIT_WIRE] = seconds_of(rest.histogram);
-    return edge.path == SL_JOB_NONE ? no_memory() : sl_job_add_edge(taking->job, &edge);
+    return sl_page_take_edge(taking->job, &rest, &edge);
 }
 
 /* ---- all of it ---- */
