@@ -15,6 +15,7 @@ extern const struct sl_read_format sl_read_agent_lines;    /* lines of its event
 extern const struct sl_read_format sl_read_history;        /* faults that nodes had */
 extern const struct sl_read_format sl_read_probe;          /* probes of agents, lines of JSON */
 extern const struct sl_read_format sl_read_nccl;           /* NCCL's events, of Sluice's plugin */
+extern const struct sl_read_format sl_read_nccl_trace;     /* of NCCL's example plugin */
 extern const struct sl_read_format sl_read_bench;          /* sluice-bench --json */
 extern const struct sl_read_format sl_read_page;           /* a state page of Sluice */
 extern const struct sl_read_format sl_read_status;         /* the same, of sluice-bench --status */
