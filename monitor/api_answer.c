@@ -330,7 +330,10 @@ static int answer_ports(struct sl_agent *agent, FILE *out)
     const struct sl_mon_port *ports[PORTS_MAX];
     unsigned count = sl_agent_ports(agent, ports, PORTS_MAX);
     struct json_object *object = object_new(), *list = json_object_new_array();
+    char host[64] = "?";
 
+    (void)gethostname(host, sizeof(host) - 1);
+    add_text(object, "host", host);
     add_time(object, "time", sl_mon_time(sl_agent_mon(agent))->wall_ns);
     for (unsigned i = 0; i < count; i++)
         json_object_array_add(list, port_of(agent, ports[i]));

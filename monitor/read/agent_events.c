@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What node agents tell (docs/monitor-api.md): answers to /v1/status, /v1/events and /v1/verdicts,
- * which have the name of their host, and lines of events, which may; those of a file without it are
- * of the host that the file is named after ("h2.jsonl").
+ * What node agents tell (docs/monitor-api.md): answers to /v1/status, /v1/ports, /v1/events and
+ * /v1/verdicts, which have the name of their host, and lines of events, which may; those of a file
+ * without it are of the host that the file is named after ("h2.jsonl").
+ *
+ * A port's counters are totals since the agent began: what of them is wrong, and since when, it has
+ * judged itself, and says in the port's conditions.
  */
 #include "core/err.h"
 #include "monitor/read/formats.h"
@@ -103,6 +106,21 @@ static int read_condition(struct answer *answer, struct json_object *object)
                is_bad ? answer->time_ns : time_of(object, "last_bad"));
 }
 
+static int read_port(struct answer *answer, struct json_object *port)
+{
+    struct json_object *list = sl_json_get(port, "conditions");
+    size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+    int err = 0;
+
+    for (size_t i = 0; i < count && err == 0; i++) {
+        struct json_object *condition = json_object_array_get_idx(list, i);
+
+        if (json_object_is_type(condition, json_type_object))
+            err = read_condition(answer, condition);
+    }
+    return err;
+}
+
 /* A verdict is an event, and a fault of the host's history. */
 static int read_verdict(struct answer *answer, struct json_object *object)
 {
@@ -148,6 +166,7 @@ static int walk(struct answer *answer, struct sl_json *json)
         read_one *read = strcmp(key, "events") == 0       ? read_event
                          : strcmp(key, "conditions") == 0 ? read_condition
                          : strcmp(key, "verdicts") == 0   ? read_verdict
+                         : strcmp(key, "ports") == 0      ? read_port
                                                           : NULL;
 
         if (read != NULL) {
@@ -215,6 +234,27 @@ static int read_answer(struct sl_job *job, struct sl_read_in *in)
     return err;
 }
 
+int sl_read_agent_ports(struct sl_job *job, struct json_object *object)
+{
+    struct answer answer = answer_of(job);
+    struct json_object *ports = sl_json_get(object, "ports");
+    size_t count =
+        json_object_is_type(ports, json_type_array) ? json_object_array_length(ports) : 0;
+    int err = 0;
+
+    answer.host = keep(job, object, "host");
+    answer.time_ns = time_of(object, "time");
+    if (answer.host == SL_JOB_NONE)
+        return sl_fail(-ENOMEM, "no memory for the name of a host");
+    for (size_t i = 0; i < count && answer.host != 0 && err == 0; i++) {
+        struct json_object *port = json_object_array_get_idx(ports, i);
+
+        if (json_object_is_type(port, json_type_object))
+            err = read_port(&answer, port);
+    }
+    return err == 0 ? finish(&answer) : err;
+}
+
 static bool has(const char *head, size_t len, const char *word)
 {
     return memmem(head, len, word, strlen(word)) != NULL;
@@ -231,11 +271,12 @@ static bool is_answer(const char *head, size_t len)
     return has(head, len, "\"agent_version\"") ||
            (has(head, len < 512 ? len : 512, "\"events\"") && has(head, len, "[")) ||
            (has(head, len < 512 ? len : 512, "\"host\"") &&
-            has(head, len < 512 ? len : 512, "\"verdicts\""));
+            (has(head, len < 512 ? len : 512, "\"verdicts\"") ||
+             has(head, len < 512 ? len : 512, "\"ports\"")));
 }
 
 const struct sl_read_format sl_read_agent = {
-    .name = "node agent's status, events or verdicts", .is = is_answer, .read = read_answer};
+    .name = "node agent's status, ports, events or verdicts", .is = is_answer, .read = read_answer};
 
 /* ---- lines ---- */
 

@@ -23,4 +23,10 @@ extern const struct sl_read_format sl_read_agent_ranks;    /* ranks of a node ag
 extern const struct sl_read_format sl_read_edges;          /* what passed from rank to rank, CSV */
 extern const struct sl_read_format sl_read_ibnetdiscover;  /* where ports of hosts lead */
 
+struct json_object;
+
+/* What an answer to /v1/ports, or one with its "host", "time" and "ports", says is wrong with them.
+ * -ENOMEM. */
+int sl_read_agent_ports(struct sl_job *job, struct json_object *answer);
+
 #endif

@@ -11,6 +11,7 @@
 #include "core/err.h"
 #include "monitor/diagnosis/hang.h"
 #include "monitor/diagnosis/verdict_text.h"
+#include "monitor/read/formats.h"
 #include "monitor/read/read.h"
 #include "tools/ctl/command.h"
 #include "tools/ctl/diagnose.h"
@@ -46,12 +47,14 @@ static int add_page(void *arg, struct sl_page *page)
 }
 
 static int take_agent(const struct sc_source *source, const struct sc_answer *answer,
-                      struct sc_pages *pages)
+                      struct sc_pages *pages, struct sl_job *job)
 {
     struct json_object *object = json_tokener_parse(answer->bytes);
     int err = object == NULL ? sl_fail(-EBADMSG, "it says what is no JSON")
                              : sl_page_each_of_agent(object, add_page, pages);
 
+    if (err == 0)
+        err = sl_read_agent_ports(job, object);
     json_object_put(object);
     return err == -EBADMSG ? sl_fail(err, "%s: %s", source->word, sluice_last_error()) : err;
 }
@@ -125,8 +128,8 @@ static int look_at_source(struct live *live, unsigned i, struct sc_pages *pages,
         say_silent(source, why);
         return 0;
     }
-    err =
-        source->is_ras ? take_ras(live, source, &answer, job) : take_agent(source, &answer, pages);
+    err = source->is_ras ? take_ras(live, source, &answer, job)
+                         : take_agent(source, &answer, pages, job);
     free(answer.bytes);
     if (err == -EBADMSG || err == -EPROTO) {
         say_silent(source, sluice_last_error());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks a node agent for its ranks. */
+/* Asks a node agent for its ranks, and for what is wrong with its ports. */
 #include "core/err.h"
 #include "tools/ctl/ask.h"
 #include "tools/ctl/live.h"
@@ -21,6 +21,17 @@ static int open_once(void)
     return err;
 }
 
+/* Beside the ranks. An agent that does not tell of its ports is heard all the same. */
+static void add_ports(const struct sc_source *source, struct json_object *answer)
+{
+    struct json_object *object = NULL, *ports;
+
+    if (sc_ask(source->address, "GET", "/v1/ports", 0, &object) == 0 &&
+        json_object_object_get_ex(object, "ports", &ports))
+        json_object_object_add(answer, "ports", json_object_get(ports));
+    json_object_put(object);
+}
+
 /* It may take longer than the deadline: whoever waits does not wait for this thread. */
 static int fetch(const struct sc_source *source, int64_t deadline_ns, char **bytes, size_t *len)
 {
@@ -31,6 +42,7 @@ static int fetch(const struct sc_source *source, int64_t deadline_ns, char **byt
     err = err ?: sc_ask(source->address, "GET", "/v1/ranks", 0, &answer);
     if (err != 0)
         return err;
+    add_ports(source, answer);
     *bytes = strdup(json_object_to_json_string_ext(answer, JSON_C_TO_STRING_PLAIN));
     json_object_put(answer);
     if (*bytes == NULL)

@@ -4,6 +4,7 @@
 #include "monitor/read/read.h"
 
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -290,11 +291,116 @@ static void bad_probes_are_refused(void **state)
     beginnings_are_refused(probes, strlen(PROBE("a", "b", COUNTS)) + 1);
 }
 
+/* ---- traces of NCCL's example profiler; sluice-bench; ports of an agent ---- */
+
+/* A seed of the fuzzer's, by its name. */
+static int read_seed(struct sl_job *job, const char *name)
+{
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/%s", getenv("SLUICE_TEST_CORPUS"), name);
+    return sl_read_file(job, path);
+}
+
+static void is_seconds(double is, double us)
+{
+    assert_true(fabs(is * 1e6 - us) < 0.01);
+}
+
+/* Both forms: 2.23 to 2.26, and later ones, with lines that are no JSON. */
+static void waits_of_an_nccl_trace_become_edges(void **state)
+{
+    static const char *const names[] = {"read_nccl/trace_old", "read_nccl/trace"};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct sl_job *job = sl_job_new();
+        const struct sl_job_edge *edge;
+
+        if (read_seed(job, names[i]) != 0)
+            fail_msg("%s", sluice_last_error());
+        assert_int_equal(job->edge_count, 2);
+        edge = &job->edges[0];
+        assert_int_equal(edge->src, 1);
+        assert_int_equal(edge->dst, 2);
+        assert_int_equal(edge->messages, 2);
+        assert_int_equal(edge->bytes, 8192);
+        is_seconds(edge->wait_s[SL_JOB_WAIT_WIRE], 80);
+        is_seconds(edge->wait_s[SL_JOB_WAIT_GPU], i == 0 ? 22 : 20);
+        is_seconds(edge->wait_s[SL_JOB_WAIT_PEER], i == 0 ? 0 : 10);
+        edge = &job->edges[1];
+        assert_int_equal(edge->src, 0);
+        assert_int_equal(edge->dst, 1);
+        assert_int_equal(edge->messages, 0); /* the sender counts them */
+        is_seconds(edge->wait_s[SL_JOB_WAIT_DATA], 30);
+        is_seconds(edge->wait_s[SL_JOB_WAIT_FLUSH], 2);
+        is_seconds(edge->wait_s[SL_JOB_WAIT_CONSUMER], 8);
+        assert_true(job->ranks[1].is_told);
+        sl_job_free(job);
+    }
+}
+
+#define TRACE                                                                                      \
+    "[\n{\"name\": \"AllReduce\", \"cat\": \"COLL\", \"ph\": \"b\", \"ts\": 1.0, \"args\": {"
+#define PROXY "{\"name\": \"Send\", \"cat\": \"PROXY\", \"ph\": \"b\", \"ts\": 1.0, \"args\": "
+
+static void bad_nccl_traces_are_refused(void **state)
+{
+    struct sl_job *job = *state;
+
+    is_refused(TRACE "\"Rank\": 1}},\n{}]\n", "which communicator and rank");
+    is_refused(TRACE "\"CommHash\": 5, \"Rank\": 1048576}},\n", "which communicator and rank");
+    is_refused(TRACE "\"CommHash\": 5, \"Rank\": 1}},\n" PROXY "{\"Peer\": 1048576}},\n",
+               "no rank");
+    is_refused(TRACE "\"CommHash\": 5, \"Rank\": 1}},\n" PROXY "{\"Peer\": ,\n", "no event");
+    is_refused("[\n" PROXY "{\"Peer\": 1}},\n{}]\n", "nobody's");
+    is_refused(TRACE "\"CommHash\": 5, \"Rank\": 1}},\n{", "ends in the middle");
+    assert_int_equal(read_seed(job, "read_nccl/trace"), 0);
+    assert_int_equal(read_text(job, TRACE "\"CommHash\": 5, \"Rank\": 1}},\n{}]\n"), -EBADMSG);
+    assert_non_null(strstr(sluice_last_error(), "of another communicator than a trace before"));
+}
+
+static void paths_of_sluice_bench_become_edges(void **state)
+{
+    struct sl_job *job = *state;
+
+    assert_int_equal(read_seed(job, "read_page/bench"), 0);
+    assert_int_equal(job->edge_count, 1); /* without routes, and without what carried nothing */
+    assert_int_equal(job->edges[0].src, 0);
+    assert_int_equal(job->edges[0].dst, 1);
+    assert_int_equal(job->edges[0].messages, 4);
+    assert_int_equal(job->edges[0].bytes, 4096);
+    assert_int_equal(job->edges[0].lost, 1);
+    assert_string_equal(sl_job_string(job, job->edges[0].path), "lo");
+    is_seconds(job->edges[0].wait_s[SL_JOB_WAIT_WIRE], 4 * 3.072); /* in the bin from 2 us on */
+    is_refused("{\"tool\":\"sluice-bench\",\"ranks\":2,\"algorithm\":\"\",\"rows\":[],"
+               "\"path_statistics\":[{\"rank\":0,\"peer\":2}]}",
+               "no rank of the run");
+}
+
+static void conditions_of_an_agents_ports_become_events(void **state)
+{
+    struct sl_job *job = *state;
+
+    assert_int_equal(read_seed(job, "read_agent/ports"), 0);
+    assert_int_equal(job->event_count, 1);
+    assert_string_equal(sl_job_string(job, job->events[0].host), "h1");
+    assert_string_equal(sl_job_string(job, job->events[0].subject), "mlx5_0:1");
+    assert_string_equal(sl_job_string(job, job->events[0].check), "link_flap");
+    assert_int_equal((job->events[0].end_ns - job->events[0].at_ns) / 1000000, 71123);
+    is_refused("{\"version\":1,\"time\":\"2026-11-25T20:39:11.123Z\",\"ports\":[],\"host\":7}",
+               "host");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(times_of_mini_batches_become_samples, begin, end),
         cmocka_unit_test(bad_mini_batches_are_refused),
+        cmocka_unit_test(waits_of_an_nccl_trace_become_edges),
+        cmocka_unit_test_setup_teardown(bad_nccl_traces_are_refused, begin, end),
+        cmocka_unit_test_setup_teardown(paths_of_sluice_bench_become_edges, begin, end),
+        cmocka_unit_test_setup_teardown(conditions_of_an_agents_ports_become_events, begin, end),
         cmocka_unit_test_setup_teardown(probes_become_edges, begin, end),
         cmocka_unit_test(bad_probes_are_refused),
         cmocka_unit_test_setup_teardown(gauges_of_xpu_timer_become_samples, begin, end),
