@@ -39,6 +39,15 @@ static const struct {
     {"net_vhost", {.takes_lent = false}},
 };
 
+/* More than a buffer of memif's is damaged. What one holds has to go into one of ours: where there
+ * is no memory for the second of two, the driver forgets the first. */
+static void memif_traits(uint32_t buffer, struct sl_dpdk_traits *out)
+{
+    out->frame_most = buffer;
+    if (buffer >= SL_DPDK_MTU_LEAST && buffer <= UINT16_MAX - HEADROOM - 63)
+        out->room = HEADROOM + (buffer + 63) / 64 * 64;
+}
+
 void sl_dpdk_driver_traits(const char *driver, const struct sl_dpdk_spec *spec,
                            struct sl_dpdk_traits *out)
 {
@@ -49,8 +58,8 @@ void sl_dpdk_driver_traits(const char *driver, const struct sl_dpdk_spec *spec,
         if (strcmp(drivers[i].name, driver) == 0)
             *out = drivers[i].traits;
     }
-    if (sl_dpdk_arg(spec->args, "bsize", text, sizeof(text))) /* memif: more is damaged */
-        out->frame_most = (uint32_t)strtoul(text, NULL, 10);
+    if (sl_dpdk_arg(spec->args, "bsize", text, sizeof(text)))
+        memif_traits((uint32_t)strtoul(text, NULL, 10), out);
     if (sl_dpdk_arg(spec->args, "framesz", text, sizeof(text))) {
         uint32_t place = (uint32_t)strtoul(text, NULL, 10);
 

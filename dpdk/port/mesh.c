@@ -27,7 +27,7 @@ static int mesh_port(const struct sl_dpdk_entry *entry, const char *dir, int own
              peer); /* a process may be in several meshes */
     snprintf(out->args, sizeof(out->args), "role=%s,id=%d,socket=%s/%d,socket-abstract=no",
              serves ? "server" : "client", high, dir, low);
-    return sl_dpdk_memif_defaults(out);
+    return sl_dpdk_memif_defaults(out, 0); /* the other end is such a port, too */
 }
 
 int sl_dpdk_mesh_expand(const struct sl_dpdk_entry *entry,

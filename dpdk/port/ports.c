@@ -120,7 +120,7 @@ static int check_memif(const struct sl_dpdk_spec *spec)
     return 0;
 }
 
-int sl_dpdk_memif_defaults(struct sl_dpdk_spec *spec)
+int sl_dpdk_memif_defaults(struct sl_dpdk_spec *spec, uint32_t least)
 {
     uint32_t frame = (spec->mtu != 0 ? spec->mtu : SL_DPDK_MTU_USUAL) + 14;
     char text[SL_DPDK_ARGS_MAX], arg[32];
@@ -140,6 +140,7 @@ int sl_dpdk_memif_defaults(struct sl_dpdk_spec *spec)
                 "damages frames that do not fit into one buffer",
                 spec->name, text, frame);
     } else {
+        frame = frame > least ? frame : least;
         snprintf(arg, sizeof(arg), "bsize=%u", (frame + 255) / 256 * 256);
         err = append(spec, arg);
     }
@@ -201,7 +202,7 @@ static int read_entry(const struct sl_dpdk_entry *entry,
                       entry->device);
     }
     if (err == 0 && strncmp(out->name, "net_memif", 9) == 0)
-        err = sl_dpdk_memif_defaults(out);
+        err = sl_dpdk_memif_defaults(out, SL_DPDK_MEMIF_BUFFER);
     return err;
 }
 

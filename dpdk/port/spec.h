@@ -29,7 +29,7 @@ int sl_dpdk_mesh_expand(const struct sl_dpdk_entry *entry,
                         size_t cap, size_t *count);
 
 /* Arguments that memif needs here, where they are not given: a buffer that takes a whole frame, and
- * a socket that lies in the file system. */
-int sl_dpdk_memif_defaults(struct sl_dpdk_spec *spec);
+ * a socket that lies in the file system. least: bytes of a buffer, whatever the MTU. */
+int sl_dpdk_memif_defaults(struct sl_dpdk_spec *spec, uint32_t least);
 
 #endif

@@ -8,8 +8,10 @@
 
 struct rte_mempool;
 
-#define SL_EAL_FRAME 9728 /* bytes that a memif buffer holds: more than any frame */
-#define SL_EAL_VDEVS 32   /* RTE_MAX_ETHPORTS */
+/* Bytes that a memif buffer holds: more than any frame, and no more than those of ports that the
+ * switch hands it to (SL_DPDK_MEMIF_BUFFER in dpdk/port/ports.h). */
+#define SL_EAL_FRAME 10240
+#define SL_EAL_VDEVS 32 /* RTE_MAX_ETHPORTS */
 
 /* vdevs: strings of --vdev, count of them. The calling thread stays on the cores that it may use
  * now. -EIO with a sentence. Once per process. */

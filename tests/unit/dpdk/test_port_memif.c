@@ -96,6 +96,39 @@ static void a_client_finds_a_server_that_starts_later(void **state)
     port_end_close(&end);
 }
 
+/* As a switch hands on frames of others, which may be longer than this end's own. With one in two
+ * buffers the sender's driver would damage each that lies where it lay, for as long as the
+ * connection is up. */
+static void frames_longer_than_its_own_damage_none_behind_them(void **state)
+{
+    static uint8_t longest[10000];
+    unsigned number = socket_number++;
+    struct port_spawned peer;
+    struct port_end end;
+    char list[192];
+
+    (void)state;
+    snprintf(list, sizeof(list), "%s@mtu=10200", wire("server", number));
+    open_end(&end, list, 0);
+    port_spawn(&peer, program, wire("client", number), "echo", 0);
+    assert_true(port_spawn_meet(&peer, &end, 50000));
+    exchange(&end, 5);
+    port_end_wait(&end, &end.came, UINT64_MAX, 20); /* all repeated ones are back */
+    for (unsigned i = 0; i < 3000; i++) {
+        uint64_t came = end.came;
+
+        end.peer.flow ^= 1u << 31; /* for nobody */
+        if (i < 1000)
+            assert_true(port_end_send(&end, longest, 9000 + i, i % 2) >= 0);
+        end.peer.flow ^= 1u << 31;
+        assert_true(port_end_send(&end, payload, 100, false) >= 0);
+        assert_true(port_end_wait(&end, &end.came, came + 1, WAIT_MS));
+    }
+    assert_int_equal(end.damaged, 0);
+    assert_int_equal(port_spawn_end(&peer), 0);
+    port_end_close(&end);
+}
+
 /* One that closed its connection then, and came again, would end the server. It knows the
  * connection though the server calls the socket by another name than its own. */
 static void a_client_waits_for_a_server_that_does_not_run(void **state)
@@ -473,6 +506,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_waits_for_its_client),
         cmocka_unit_test(a_client_finds_a_server_that_starts_later),
+        cmocka_unit_test(frames_longer_than_its_own_damage_none_behind_them),
         cmocka_unit_test(a_client_waits_for_a_server_that_does_not_run),
         cmocka_unit_test(a_client_that_leaves_at_once_ends_no_server),
         cmocka_unit_test(while_the_link_is_down_packets_are_lost_and_what_was_lent_returns),
