@@ -45,26 +45,48 @@ void sl_dpdk_links_note(uint64_t now_ns)
     }
 }
 
-static void restart(struct sl_dpdk_port *port, uint64_t now_ns)
+/* Bursts leave the port alone, or not any more. */
+static void has_started(struct sl_dpdk_port *port, bool has)
 {
     sl_dpdk_lock_wait(&port->rx);
     sl_dpdk_lock_wait(&port->tx);
-    if (port->has_started)
+    if (port->has_started && !has)
         (void)rte_eth_dev_stop(port->id);
-    port->has_started = rte_eth_dev_start(port->id) == 0;
+    port->has_started = has;
     sl_dpdk_lock_give(&port->tx);
     sl_dpdk_lock_give(&port->rx);
-    port->restarts++;
-    if (!port->has_started)
+}
+
+void sl_dpdk_client_take(struct sl_dpdk_port *port, int err, uint64_t now_ns)
+{
+    bool waits = err == -EINPROGRESS;
+
+    if (waits && !port->is_starting)
+        sl_warn("dpdk", "port %s: the process that listens at its memif socket takes no connection",
+                port->name);
+    port->is_starting = waits;
+    if (err != 0)
         return;
+    has_started(port, true);
     sl_dpdk_memif_find_socket(port);
     port->hurry_until_ns = now_ns + ATTEMPT_NS;
+}
+
+static void restart(struct sl_dpdk_port *port, uint64_t now_ns)
+{
+    has_started(port, false);
+    port->restarts++;
+    sl_dpdk_client_take(port, sl_dpdk_client_start(port->id), now_ns);
 }
 
 static void restart_when_due(struct sl_dpdk_port *port, uint64_t now_ns)
 {
     uint64_t wait_ns = port->restart_wait_ns;
 
+    if (port->is_starting) {
+        sl_dpdk_client_take(port, sl_dpdk_client_started(port->id), now_ns);
+        return;
+    }
     if (!port->is_client || sl_dpdk_memif_has_socket(port) || now_ns < port->restart_ns)
         return;
     wait_ns = wait_ns == 0 ? AGAIN_LEAST_NS : wait_ns * 3 / 2;

@@ -27,6 +27,33 @@
 
 struct sl_dpdk_port *_Atomic sl_dpdk_open_ports[SL_DPDK_PORTS_MAX];
 
+static void detach(struct sl_dpdk_port *port);
+
+/* A device that is there may be a client's of this process, which was closed while its server took
+ * no connection. Then it is made anew. */
+static int take_back(struct sl_dpdk_port *port)
+{
+    int err, connection;
+
+    if (!sl_dpdk_client_is_left(port->id))
+        return 0;
+    err = sl_dpdk_client_started(port->id);
+    if (err == -EINPROGRESS)
+        return sl_fail(-EBUSY,
+                       "DPDK port '%s' still waits for the process that listens at its socket, and "
+                       "takes no connection: is it stopped?",
+                       port->spec.name);
+    port->is_client = true;
+    port->was_there = false;
+    sl_dpdk_memif_find_socket(port);
+    connection = sl_dpdk_memif_hold(port);
+    if (err == 0)
+        (void)rte_eth_dev_stop(port->id);
+    detach(port);
+    sl_dpdk_memif_let_go(connection);
+    return 0;
+}
+
 /* Makes the device, unless it is there. */
 static int attach(struct sl_dpdk_port *port)
 {
@@ -35,8 +62,9 @@ static int attach(struct sl_dpdk_port *port)
     if (port->spec.kind == SL_DPDK_RING)
         return sl_dpdk_ring_attach(&port->spec, &port->id);
     port->was_there = rte_eth_dev_get_port_by_name(port->spec.name, &port->id) == 0;
-    if (port->was_there)
-        return 0;
+    int left = port->was_there ? take_back(port) : 0;
+    if (left != 0 || port->was_there)
+        return left;
     if (strncmp(port->spec.name, "net_memif", 9) == 0) {
         int err = sl_dpdk_memif_clear(&port->spec);
         if (err != 0)
@@ -64,7 +92,8 @@ static void detach(struct sl_dpdk_port *port)
 {
     struct rte_eth_dev_info info;
 
-    if (port->was_there || sl_dpdk_server_stays(port) || rte_eth_dev_info_get(port->id, &info) != 0)
+    if (port->was_there || port->is_starting || sl_dpdk_server_stays(port) ||
+        rte_eth_dev_info_get(port->id, &info) != 0)
         return;
     rte_eth_dev_close(port->id);
     if (info.device != NULL)
@@ -181,13 +210,18 @@ static void choose_address(struct sl_dpdk_port *port, const struct sl_dpdk_port_
 /* A port that finds no peer yet is started again by link.c. */
 static int start(struct sl_dpdk_port *port)
 {
-    int err = rte_eth_dev_start(port->id);
+    uint64_t now_ns = sl_now(&sl_clock_monotonic);
+    int err;
 
+    if (port->is_client) {
+        sl_dpdk_client_take(port, sl_dpdk_client_start(port->id), now_ns);
+        port->hurry_until_ns = now_ns + OPEN_HURRY_NS;
+        return 0;
+    }
+    err = rte_eth_dev_start(port->id);
     port->has_started = err == 0;
-    if (err == 0 && port->is_client)
-        sl_dpdk_memif_find_socket(port);
-    port->hurry_until_ns = sl_now(&sl_clock_monotonic) + OPEN_HURRY_NS;
-    if (err == 0 || port->is_client)
+    port->hurry_until_ns = now_ns + OPEN_HURRY_NS;
+    if (err == 0)
         return 0;
     return sl_fail(err, "DPDK port '%s' does not start: %s", port->name, strerror(-err));
 }

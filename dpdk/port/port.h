@@ -55,6 +55,7 @@ struct sl_dpdk_port_info {
     bool sends_segments; /* payload goes out of the user's memory without a copy */
     bool has_interrupts; /* a sleeper can be woken */
     bool is_up;          /* link */
+    bool is_refused;     /* of memif: the process that listens at its socket takes no connection */
 };
 
 /* ---- process ---- */

@@ -388,6 +388,69 @@ static void a_client_does_not_wait_for_a_server_that_was_closed(void **state)
     }
 }
 
+/* A socket as a server's whose process is stopped, with as many before it as it takes: a further
+ * connect() waits. */
+static void listen_in_vain(const char *path, int fds[3])
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    for (unsigned i = 0; i < 3; i++)
+        fds[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fds[0], (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(fds[0], 1), 0); /* as the driver does */
+    for (unsigned i = 1; i < 3; i++)
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&address, sizeof(address)), 0);
+}
+
+static void end_in_vain(const char *path, const int fds[3])
+{
+    unlink(path);
+    for (unsigned i = 0; i < 3; i++)
+        close(fds[i]);
+}
+
+static void a_client_waits_for_no_server_that_takes_no_connection(void **state)
+{
+    struct sl_dpdk_port *ports[SL_DPDK_PORTS_MAX];
+    struct sl_dpdk_port_settings settings = {.rank = -1, .local_rank = -1};
+    unsigned number = socket_number++;
+    uint64_t before = sl_now(&sl_clock_monotonic);
+    struct sl_dpdk_port_info info;
+    struct port_spawned peer;
+    struct port_end end;
+    char path[128];
+    size_t count;
+    int fds[3];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/%u.sock", dir, number);
+    settings.list = wire("client", number);
+    for (unsigned i = 0; i < 2; i++) { /* closed while it waits, or not */
+        listen_in_vain(path, fds);
+        open_end(&end, settings.list, 0);
+        sl_dpdk_port_info(end.port, &info);
+        assert_true(info.is_refused);
+        if (i == 0) {
+            port_end_close(&end);
+            assert_int_equal(sl_dpdk_ports_get(&settings, ports, SL_DPDK_PORTS_MAX, &count),
+                             -EBUSY);
+            assert_non_null(strstr(sluice_last_error(), "is it stopped?"));
+        }
+        end_in_vain(path, fds);
+        if (i == 0)
+            usleep(50000); /* the driver hears that it was refused */
+    }
+    port_spawn(&peer, program, wire("server", number), "echo", 0);
+    assert_true(port_spawn_meet(&peer, &end, 50000));
+    exchange(&end, 20);
+    sl_dpdk_port_info(end.port, &info);
+    assert_false(info.is_refused);
+    assert_int_equal(port_spawn_end(&peer), 0);
+    port_end_close(&end);
+    assert_true(sl_now(&sl_clock_monotonic) - before < 5 * SL_NS_PER_S);
+}
+
 /* Otherwise the peer would not notice when the parent ends. */
 static void a_child_has_no_sockets_and_no_ports(void **state)
 {
@@ -516,6 +579,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_socket_that_somebody_listens_at_is_left_alone),
         cmocka_unit_test(a_server_that_is_opened_again_is_the_one_that_was_there),
         cmocka_unit_test(a_client_does_not_wait_for_a_server_that_was_closed),
+        cmocka_unit_test(a_client_waits_for_no_server_that_takes_no_connection),
         cmocka_unit_test(a_child_has_no_sockets_and_no_ports),
         cmocka_unit_test(closing_beside_a_dead_peer_raises_no_signal),
         cmocka_unit_test(a_sleeper_wakes_when_packets_come),
