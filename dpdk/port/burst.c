@@ -251,14 +251,15 @@ void sl_dpdk_drop(struct sl_dpdk_user *user, struct sl_dpdk_port *port)
 
 /* ---- in ---- */
 
-/* A burst of the port: the user's own packets, the others' go to their inboxes. */
+/* A burst of the port: the user's own packets, the others' go to their inboxes. How many frames;
+ * *theirs: packets of others. */
 static unsigned take(struct sl_dpdk_user *user, struct sl_dpdk_port *port, unsigned most,
-                     struct rte_mbuf **own, unsigned *own_count)
+                     struct rte_mbuf **own, unsigned *own_count, unsigned *theirs)
 {
     struct rte_mbuf *packets[SL_DPDK_BURST];
     unsigned count;
 
-    *own_count = 0;
+    *own_count = *theirs = 0;
     if (!sl_dpdk_lock_try(&port->rx))
         return 0;
     count = port->has_started ? rte_eth_rx_burst(port->id, 0, packets, (uint16_t)most) : 0;
@@ -269,7 +270,10 @@ static unsigned take(struct sl_dpdk_user *user, struct sl_dpdk_port *port, unsig
 
         if (whose == user) {
             own[(*own_count)++] = packets[i];
-        } else if (whose == NULL) {
+            continue;
+        }
+        *theirs += whose != NULL;
+        if (whose == NULL) {
             rte_pktmbuf_free(packets[i]);
         } else if (rte_ring_mp_enqueue(whose->inbox, packets[i]) != 0) {
             port->inbox_full++;
@@ -323,21 +327,22 @@ static unsigned empty_inbox(struct sl_dpdk_user *user)
 
 unsigned sl_dpdk_user_poll(struct sl_dpdk_user *user, struct sl_dpdk_port *port, unsigned budget)
 {
-    unsigned total = 0, count, own_count;
+    unsigned frames = 0, packets = 0, count, own_count, theirs;
 
     sl_dpdk_thread_enter();
     sl_dpdk_user_done(user);
     do {
         struct rte_mbuf *own[SL_DPDK_BURST];
-        unsigned most = budget - total < SL_DPDK_BURST ? budget - total : SL_DPDK_BURST;
+        unsigned most = budget - frames < SL_DPDK_BURST ? budget - frames : SL_DPDK_BURST;
 
-        count = take(user, port, most, own, &own_count);
+        count = take(user, port, most, own, &own_count, &theirs);
         /* What others took for this user came earlier. */
         unsigned waited = empty_inbox(user);
         hand_over(user, own, own_count);
-        total += count + waited;
+        frames += count + waited;
+        packets += own_count + theirs + waited;
         if (count < most)
-            break;
-    } while (total < budget);
-    return total;
+            return packets;
+    } while (frames < budget);
+    return packets > 0 ? packets : 1; /* more frames may be there, whosever they are */
 }

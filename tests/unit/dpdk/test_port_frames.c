@@ -66,6 +66,12 @@ static void checksums_are_right_for_all_addresses_and_lengths(void **state)
     port_pair_close(&a, &b);
 }
 
+static void ignore(void *arg, struct sl_dpdk_port *port, uint32_t flow, const void *bytes,
+                   size_t len, bool is_marked)
+{
+    (void)arg, (void)port, (void)flow, (void)bytes, (void)len, (void)is_marked;
+}
+
 static void frames_for_others_are_counted_and_dropped(void **state)
 {
     static const struct {
@@ -109,6 +115,44 @@ static void frames_for_others_are_counted_and_dropped(void **state)
             fail_msg("case %zu was not counted", i);
     }
     assert_int_equal(after.received, before.received);
+    port_pair_close(&a, &b);
+}
+
+/* Eight to all, of an unknown type. */
+static void send_foreign(struct port_end *a)
+{
+    struct rte_mbuf *frames[8];
+
+    for (unsigned i = 0; i < SL_ARRAY_LEN(frames); i++)
+        memset(start_frame(a, &frames[i]), 0xff, 14);
+    for (unsigned i = 0; i < SL_ARRAY_LEN(frames); i++)
+        send_frame(frames[i]);
+}
+
+/* Who sleeps is not kept awake by what is for others; but who may have left some behind comes back,
+ * and a packet of another engine is news. */
+static void frames_for_others_are_no_news(void **state)
+{
+    struct port_end a, b;
+    struct sl_dpdk_user *other;
+    struct rte_mbuf *frame;
+    uint32_t flow = 0;
+
+    (void)state;
+    port_pair_open(&a, &b, NULL);
+    assert_int_equal(sl_dpdk_user_open(ignore, NULL, NULL, &other), 0);
+    assert_int_equal(sl_dpdk_flow_number(other, &flow), 0);
+    send_foreign(&a);
+    assert_int_equal(sl_dpdk_user_poll(b.user, b.port, 64), 0);
+    send_foreign(&a);
+    assert_int_equal(sl_dpdk_user_poll(b.user, b.port, 8), 1);
+    assert_int_equal(sl_dpdk_user_poll(b.user, b.port, 8), 0);
+    a.peer.flow = flow;
+    (void)start_frame(&a, &frame);
+    send_frame(frame);
+    assert_int_equal(sl_dpdk_user_poll(b.user, b.port, 8), 1);
+    assert_int_equal(b.came, 0);
+    sl_dpdk_user_close(other);
     port_pair_close(&a, &b);
 }
 
@@ -242,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checksums_are_right_for_all_addresses_and_lengths),
         cmocka_unit_test(frames_for_others_are_counted_and_dropped),
+        cmocka_unit_test(frames_for_others_are_no_news),
         cmocka_unit_test(padding_is_cut_off),
         cmocka_unit_test(random_frames_reach_nobody),
         cmocka_unit_test(a_packet_that_was_marked_on_its_way_is_told),
