@@ -21,7 +21,10 @@ enum {
     RAIL = 512,
     COUNT = 1024,
     GAP = 2048,
-    BYTES = 4096
+    BYTES = 4096,
+    TRANSPORT = 8192,
+    TO_RAIL = 16384,
+    CLASS = 32768
 };
 
 static const struct {
@@ -46,19 +49,20 @@ static const struct {
     {"/v1/clear", "POST", "kind=KIND, subject=NAME: an operator says that it is good", SL_API_CLEAR,
      KIND | SUBJECT | BY, KIND | SUBJECT},
     {"/v1/probe", "POST",
-     "to=ADDRESS:PORT, from=ADDRESS, rail=NAME, count=N, gap_us=N, bytes=N: sends packets to "
-     "another "
-     "agent; /v1/probing has what came of it",
-     SL_API_PROBE, TO | FROM | RAIL | COUNT | GAP | BYTES, TO},
+     "to=ADDRESS:PORT, from=ADDRESS, transport=udp|rdma, rail=NAME, to_rail=NAME, count=N, "
+     "gap_us=N, bytes=N, traffic_class=N: sends packets to another agent; /v1/probing has what "
+     "came of it",
+     SL_API_PROBE, TO | FROM | RAIL | COUNT | GAP | BYTES | TRANSPORT | TO_RAIL | CLASS, TO},
 };
 
 static const struct {
     const char *name;
     unsigned bit;
-} parameters[] = {{"since", SINCE}, {"wait", WAIT},       {"limit", LIMIT}, {"open", OPEN},
-                  {"kind", KIND},   {"subject", SUBJECT}, {"by", BY},       {"to", TO},
-                  {"from", FROM},   {"rail", RAIL},       {"count", COUNT}, {"gap_us", GAP},
-                  {"bytes", BYTES}};
+} parameters[] = {
+    {"since", SINCE}, {"wait", WAIT},           {"limit", LIMIT},     {"open", OPEN},
+    {"kind", KIND},   {"subject", SUBJECT},     {"by", BY},           {"to", TO},
+    {"from", FROM},   {"rail", RAIL},           {"count", COUNT},     {"gap_us", GAP},
+    {"bytes", BYTES}, {"transport", TRANSPORT}, {"to_rail", TO_RAIL}, {"traffic_class", CLASS}};
 
 const char *sl_api_endpoint(unsigned i, const char **help)
 {
@@ -212,6 +216,16 @@ static void set(struct sl_api_request *out, unsigned bit, const char *name, cons
     case RAIL: set_text(out, name, value, out->probe.rail, sizeof(out->probe.rail)); break;
     case COUNT: set_count(out, name, value, &out->probe.count); break;
     case GAP: set_count(out, name, value, &out->probe.gap_us); break;
+    case TRANSPORT:
+        out->probe.is_rdma = strcmp(value, "rdma") == 0;
+        if (!out->probe.is_rdma && strcmp(value, "udp") != 0)
+            refuse(out, 400, "transport is to be udp or rdma, and is '%.60s'", value);
+        break;
+    case TO_RAIL: set_text(out, name, value, out->probe.to_rail, sizeof(out->probe.to_rail)); break;
+    case CLASS:
+        set_number(out, name, value, 0, UINT8_MAX, &got);
+        out->probe.traffic_class = (unsigned)got;
+        break;
     case BYTES: set_count(out, name, value, &out->probe.bytes); break;
     default: set_text(out, name, value, out->by, sizeof(out->by)); break;
     }

@@ -123,6 +123,11 @@ const struct sl_mon_config_row sl_mon_config_rows[] = {
          "answer."),
     NUMBER("probe", "rate", probe_rate, "10000", "", 1, 1000000,
            "Packets that are answered in a second at most; more are lost to who asks."),
+    WANTED("probe", "rdma", probe_rdma, "auto",
+           "auto: with echo, also those over RDMA, by a process that opens the devices while "
+           "somebody probes."),
+    TEXT("probe", "verbs_library", probe_library, "libibverbs.so.1",
+         "The library of RDMA devices, opened by who asks and who answers."),
     WANTED("probe", "http", probe_http, "off",
            "on: who may read over HTTP may also ask for probes there."),
     NUMBER("sources", "period_ms", period_ms, "1000", "ms", 100, 60000,

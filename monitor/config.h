@@ -43,8 +43,8 @@ struct sl_mon_config {
     int steer_mode; /* a place in the words of its row */
     char steer_checks[SL_MON_PATH], steer_table[SL_MON_PATH];
     int64_t steer_ports, steer_rest_s, steer_trial_s, steer_trial_weight;
-    enum sl_mon_wanted probe_echo, probe_http;
-    char probe_listen[64], probe_secret[SL_MON_PATH];
+    enum sl_mon_wanted probe_echo, probe_http, probe_rdma;
+    char probe_listen[64], probe_secret[SL_MON_PATH], probe_library[SL_MON_PATH];
     int64_t probe_rate;
     char rdma_root[SL_MON_PATH], kmsg_path[SL_MON_PATH];
     enum sl_mon_wanted node_names; /* of metrics, besides */

@@ -34,20 +34,29 @@ int sl_probe_key(const char *secret, size_t len, uint8_t out[SL_DIGEST_BYTES])
     return sl_key_derive(secret, len, "", 0, "probes of node agents", out);
 }
 
-static int prove(const uint8_t *bytes, const uint8_t *key, uint8_t out[SL_DIGEST_BYTES])
+static int prove(const uint8_t *bytes, size_t len, const uint8_t *key, uint8_t out[SL_DIGEST_BYTES])
 {
-    const struct sl_part part = {.bytes = bytes, .len = SIGNED};
+    const struct sl_part parts[] = {{.bytes = bytes, .len = SIGNED},
+                                    {.bytes = bytes + SL_PROBE_LEAST, .len = len - SL_PROBE_LEAST}};
+    bool has_body = bytes[5] == SL_PROBE_FIND || bytes[5] == SL_PROBE_FOUND;
 
-    return sl_hmac(key, SL_DIGEST_BYTES, &part, 1, out);
+    return sl_hmac(key, SL_DIGEST_BYTES, parts, has_body ? 2 : 1, out);
 }
 
 int sl_probe_write(const struct sl_probe_packet *packet, const uint8_t key[SL_DIGEST_BYTES],
                    uint8_t *out)
 {
+    return sl_probe_write_body(packet, NULL, 0, key, out);
+}
+
+int sl_probe_write_body(const struct sl_probe_packet *packet, const void *body, size_t body_len,
+                        const uint8_t key[SL_DIGEST_BYTES], uint8_t *out)
+{
     uint8_t proof[SL_DIGEST_BYTES];
     int err;
 
     sl_assert(packet->len >= SL_PROBE_LEAST && packet->len <= SL_PROBE_MOST);
+    sl_assert(body_len <= packet->len - SL_PROBE_LEAST);
     memset(out, 0, packet->len);
     memcpy(out, MAGIC, 4);
     out[4] = VERSION;
@@ -60,7 +69,9 @@ int sl_probe_write(const struct sl_probe_packet *packet, const uint8_t key[SL_DI
     put(out + 32, packet->came_ns, 8);
     put(out + 40, packet->answered_ns, 8);
     memcpy(out + 48, packet->host, strnlen(packet->host, SL_PROBE_HOST - 1));
-    err = prove(out, key, proof);
+    if (body_len > 0)
+        memcpy(out + SL_PROBE_LEAST, body, body_len);
+    err = prove(out, packet->len, key, proof);
     memcpy(out + SIGNED, proof, PROOF);
     return err;
 }
@@ -82,10 +93,10 @@ int sl_probe_read(const uint8_t *bytes, size_t len, const uint8_t key[SL_DIGEST_
     uint8_t proof[SL_DIGEST_BYTES];
 
     if (len < SL_PROBE_LEAST || len > SL_PROBE_MOST || memcmp(bytes, MAGIC, 4) != 0 ||
-        bytes[4] != VERSION || (bytes[5] != SL_PROBE_ASK && bytes[5] != SL_PROBE_ANSWER) ||
+        bytes[4] != VERSION || bytes[5] < SL_PROBE_ASK || bytes[5] > SL_PROBE_FOUND ||
         take(bytes + 6, 2) != len || !is_host(bytes + 48))
         return -EBADMSG;
-    if (prove(bytes, key, proof) != 0 || !sl_digest_equal(proof, bytes + SIGNED, PROOF))
+    if (prove(bytes, len, key, proof) != 0 || !sl_digest_equal(proof, bytes + SIGNED, PROOF))
         return -EBADMSG;
     *out = (struct sl_probe_packet){.kind = (enum sl_probe_kind)bytes[5],
                                     .len = (uint32_t)len,

@@ -7,9 +7,10 @@
  * answer is as long as what it answers, so nobody gains by sending in another's name.
  *
  *     0 "SLPB"   4 version 1   5 kind   6 length of it all   8 session   16 number   20 seen
- *     24 sent   32 came   40 answered   48 host of who answers   96 proof   112 zeros
+ *     24 sent   32 came   40 answered   48 host of who answers   96 proof   112 zeros, or a body
  *
- * Numbers are big-endian; times are ns of CLOCK_REALTIME of whoever took them.
+ * Numbers are big-endian; times are ns of CLOCK_REALTIME of whoever took them. FIND and FOUND are
+ * about where probes over RDMA go (probe_list.h): the proof is of their bodies, too.
  */
 #ifndef SL_MONITOR_PROBE_H
 #define SL_MONITOR_PROBE_H
@@ -25,7 +26,7 @@
 #define SL_PROBE_HOST 48
 #define SL_PROBE_COUNT_MAX 10000u /* packets of a probe */
 
-enum sl_probe_kind { SL_PROBE_ASK = 1, SL_PROBE_ANSWER = 2 };
+enum sl_probe_kind { SL_PROBE_ASK = 1, SL_PROBE_ANSWER = 2, SL_PROBE_FIND = 3, SL_PROBE_FOUND = 4 };
 
 struct sl_probe_packet {
     enum sl_probe_kind kind;
@@ -42,6 +43,10 @@ int sl_probe_key(const char *secret, size_t len, uint8_t out[SL_DIGEST_BYTES]);
 /* Into packet->len bytes. -ENOMEM: its proof could not be made. */
 int sl_probe_write(const struct sl_probe_packet *packet, const uint8_t key[SL_DIGEST_BYTES],
                    uint8_t *out);
+/* The same with bytes after the head; body_len is at most packet->len - SL_PROBE_LEAST. Only the
+ * body of FIND and FOUND is proved. */
+int sl_probe_write_body(const struct sl_probe_packet *packet, const void *body, size_t body_len,
+                        const uint8_t key[SL_DIGEST_BYTES], uint8_t *out);
 /* -EBADMSG: it is none of ours. Sets no error's sentence, as anybody may send anything. */
 int sl_probe_read(const uint8_t *bytes, size_t len, const uint8_t key[SL_DIGEST_BYTES],
                   struct sl_probe_packet *out);

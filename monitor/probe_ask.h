@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #define SL_PROBE_TIME_MAX_S 60
+#define SL_PROBE_RAIL 64
 
 /* What is asked for. */
 struct sl_probe_order {
@@ -19,6 +20,12 @@ struct sl_probe_order {
     uint64_t gap_ns; /* between two packets */
     uint8_t key[SL_DIGEST_BYTES];
     uint64_t session; /* by chance */
+
+    /* Over RDMA; then to is where the other agent answers probes over UDP. */
+    bool is_rdma;
+    uint8_t traffic_class;
+    char rail[SL_PROBE_RAIL], to_rail[SL_PROBE_RAIL]; /* "mlx5_0:1"; to_rail "": as fits */
+    const char *rdma_root, *library;                  /* borrowed: the agent's configuration */
 };
 
 /* What came of it, as it goes from one process to the other. */
@@ -27,6 +34,10 @@ struct sl_probe_report {
     uint64_t wall_ns;         /* when it began */
     char host[SL_PROBE_HOST]; /* who answered; "": nobody */
     char why[256];            /* it could not be done, or nobody answered; "" */
+    /* over RDMA */
+    char to_rail[SL_PROBE_RAIL];
+    uint8_t gid[16], to_gid[16];
+    unsigned gid_index, mtu;
 };
 
 /* One who asks; arg and what follows are the transport's. */

@@ -3,6 +3,7 @@
 
 #include "monitor/event_line.h"
 #include "monitor/child.h"
+#include "monitor/probe_rdma.h"
 #include "monitor/probe_secret.h"
 #include "monitor/probe_udp.h"
 
@@ -100,6 +101,26 @@ static int take_rail(const struct sl_probing *probing, const char *rail,
     return 0;
 }
 
+/* A port is found when it is asked for, though it is the other process that uses it. */
+static int take_port(const struct sl_probing *probing, const struct sl_probing_wish *wish,
+                     struct sl_probe_order *order)
+{
+    struct sl_probe_rail rail;
+
+    if (wish->rail[0] == '\0')
+        return sl_fail(-EINVAL, "a probe over RDMA needs a port: rail=mlx5_0:1");
+    if (wish->bytes > SL_PROBE_UD_MOST)
+        return sl_fail(-EINVAL, "a probe over RDMA has packets of %u bytes at most",
+                       SL_PROBE_UD_MOST);
+    order->is_rdma = true;
+    order->traffic_class = (uint8_t)wish->traffic_class;
+    order->rdma_root = probing->config->rdma_root;
+    order->library = probing->config->probe_library;
+    memcpy(order->rail, wish->rail, sizeof(order->rail));
+    memcpy(order->to_rail, wish->to_rail, sizeof(order->to_rail));
+    return sl_probe_rail_read(order->rdma_root, order->rail, NULL, &rail) == 0 ? 0 : -EINVAL;
+}
+
 static int take(const struct sl_probing *probing, const struct sl_probing_wish *wish,
                 struct sl_probe_order *order)
 {
@@ -113,7 +134,11 @@ static int take(const struct sl_probing *probing, const struct sl_probing_wish *
                        wish->to);
     if (wish->from[0] != '\0' && !take_from(wish->from, order))
         return sl_fail(-EINVAL, "from is to be an address, and is '%s'", wish->from);
-    if (order->from_len > 0 && order->from.ss_family != order->to.ss_family)
+    if (!wish->is_rdma && (wish->to_rail[0] != '\0' || wish->traffic_class != 0))
+        return sl_fail(-EINVAL, "to_rail and traffic_class are for probes over RDMA");
+    if (wish->traffic_class > UINT8_MAX)
+        return sl_fail(-EINVAL, "traffic_class is to be 0 to 255, and is %u", wish->traffic_class);
+    if (!wish->is_rdma && order->from_len > 0 && order->from.ss_family != order->to.ss_family)
         return sl_fail(-EINVAL, "from and to are addresses of two kinds");
     if (wish->count == 0 || wish->count > SL_PROBE_COUNT_MAX || wish->bytes < SL_PROBE_LEAST ||
         wish->bytes > SL_PROBE_MOST || wish->gap_us < 100)
@@ -128,6 +153,8 @@ static int take(const struct sl_probing *probing, const struct sl_probing_wish *
     order->gap_ns = (uint64_t)wish->gap_us * 1000;
     if (getrandom(&order->session, sizeof(order->session), 0) != sizeof(order->session))
         return sl_fail(-EIO, "there is no chance to be had for a probe");
+    if (wish->is_rdma)
+        return take_port(probing, wish, order);
     return wish->rail[0] != '\0' ? take_rail(probing, wish->rail, order) : 0;
 }
 
@@ -153,7 +180,9 @@ int sl_probing_ask(struct sl_probing *probing, const struct sl_probing_wish *wis
 
 static void work(const void *arg, void *answer)
 {
-    sl_probe_udp(arg, answer);
+    const struct sl_probe_order *order = arg;
+
+    (order->is_rdma ? sl_probe_rdma : sl_probe_udp)(order, answer);
 }
 
 static void keep(struct sl_probing *probing)
@@ -193,6 +222,7 @@ void sl_probing_tick(struct sl_probing *probing, const struct sl_mon_time *now)
         /* It comes from a process of our own, and is a text all the same. */
         first->report.why[sizeof(first->report.why) - 1] = '\0';
         first->report.host[sizeof(first->report.host) - 1] = '\0';
+        first->report.to_rail[sizeof(first->report.to_rail) - 1] = '\0';
         if (got < 0)
             fail(probing, now->wall_ns);
         else
@@ -200,9 +230,9 @@ void sl_probing_tick(struct sl_probing *probing, const struct sl_mon_time *now)
     }
     if (probing->waiting_count == 0)
         return;
-    got =
-        sl_mon_child_start(&probing->child, work, &first->order, sizeof(first->report),
-                           now->mono_ns + first->order.count * first->order.gap_ns + 5 * SL_MON_S);
+    got = sl_mon_child_start(&probing->child, work, &first->order, sizeof(first->report),
+                             now->mono_ns + first->order.count * first->order.gap_ns +
+                                 5 * SL_MON_S + (first->order.is_rdma ? SL_PROBE_RDMA_NS : 0));
     probing->is_running = got == 0;
     if (got != 0)
         fail(probing, now->wall_ns);
@@ -233,6 +263,23 @@ static void add_spread(struct json_object *to, const char *key,
     json_object_object_add(to, key, one);
 }
 
+static void add_ports(struct json_object *to, const struct one *one)
+{
+    const struct sl_probe_report *report = &one->report;
+    char gid[48], to_gid[48];
+
+    add_text(to, "to_rail", report->to_rail[0] != '\0' ? report->to_rail : one->wish.to_rail);
+    add_number(to, "traffic_class", one->wish.traffic_class);
+    if (report->mtu == 0)
+        return; /* it did not come to that */
+    sl_probe_gid_text(report->gid, gid, sizeof(gid));
+    sl_probe_gid_text(report->to_gid, to_gid, sizeof(to_gid));
+    add_text(to, "gid", gid);
+    add_number(to, "gid_index", report->gid_index);
+    add_text(to, "to_gid", to_gid);
+    add_number(to, "mtu", report->mtu);
+}
+
 static struct json_object *one_json(const struct sl_probing *probing, const struct one *one)
 {
     const struct sl_probe_report *report = &one->report;
@@ -248,7 +295,9 @@ static struct json_object *one_json(const struct sl_probing *probing, const stru
     add_text(object, "to", report->host);
     add_text(object, "address", one->wish.to);
     add_text(object, "rail", one->wish.rail);
-    add_text(object, "transport", "udp");
+    add_text(object, "transport", one->wish.is_rdma ? "rdma" : "udp");
+    if (one->wish.is_rdma)
+        add_ports(object, one);
     add_number(object, "bytes", one->wish.bytes);
     add_number(object, "sent", report->result.sent);
     add_number(object, "answered", report->result.answered);

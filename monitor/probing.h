@@ -9,19 +9,22 @@
 #include "monitor/config.h"
 #include "monitor/engine.h"
 #include "monitor/metrics.h"
+#include "monitor/probe_ask.h"
 
 struct json_object;
 struct sl_probing;
 
 #define SL_PROBING_WAITING 64 /* at most */
 #define SL_PROBING_KEPT 64
-#define SL_PROBING_RAIL 64
+#define SL_PROBING_RAIL SL_PROBE_RAIL
 
 /* As it is asked for. */
 struct sl_probing_wish {
     char to[64], from[64];      /* "192.0.2.2:9495"; "192.0.2.1", or "" */
     char rail[SL_PROBING_RAIL]; /* "mlx5_0:1", "eth0", or "" */
-    unsigned count, bytes, gap_us;
+    bool is_rdma;
+    char to_rail[SL_PROBING_RAIL]; /* over RDMA: the port there, or "" */
+    unsigned count, bytes, gap_us, traffic_class;
 };
 
 /* config: borrowed. -ENOMEM. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Source, of others' knowledge: answers probes of other agents (probe.h). It tells the engine
- * nothing. */
+/* Source, of others' knowledge: answers probes of other agents (probe.h), and tells them where
+ * those over RDMA are answered (probe_responder.h). It tells the engine nothing. */
+#include "monitor/probe_responder.h"
 #include "monitor/probe_secret.h"
 #include "monitor/probe_udp.h"
 #include "monitor/source.h"
@@ -13,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PER_READ 256 /* then others are heard again */
+#define PER_READ 256            /* then others are heard again */
+#define RDMA_IDLE_NS SL_MON_MIN /* after which RDMA devices are let go */
 
 struct source {
     struct sl_source_host host;
@@ -24,6 +26,8 @@ struct source {
     uint64_t answered, foreign, beyond; /* none of ours; more than the rate allows */
     char name[SL_PROBE_HOST];
     uint8_t bytes[SL_PROBE_MOST + 1];
+    struct sl_probe_echo_order order; /* of the process that answers over RDMA */
+    struct sl_probe_responder responder;
 };
 
 static int create(const struct sl_source_host *host, void **out)
@@ -34,8 +38,29 @@ static int create(const struct sl_source_host *host, void **out)
         return sl_fail(-ENOMEM, "no memory for answers to probes");
     source->host = *host;
     source->fd = -1;
+    sl_probe_responder_init(&source->responder);
     *out = source;
     return 0;
+}
+
+static void destroy(void *arg)
+{
+    struct source *source = arg;
+
+    sl_probe_responder_fini(&source->responder);
+    free(source);
+}
+
+static void prepare_rdma(struct source *source)
+{
+    const struct sl_mon_config *config = source->host.config;
+
+    source->order = (struct sl_probe_echo_order){.rdma_root = config->rdma_root,
+                                                 .library = config->probe_library,
+                                                 .rate = (uint64_t)config->probe_rate,
+                                                 .idle_ns = RDMA_IDLE_NS};
+    memcpy(source->order.host, source->name, sizeof(source->order.host));
+    memcpy(source->order.key, source->key, sizeof(source->order.key));
 }
 
 static int open_source(void *arg)
@@ -66,6 +91,7 @@ static int open_source(void *arg)
         source->name[0] = '\0';
     sl_probe_bucket_init(&source->bucket, (uint64_t)config->probe_rate,
                          sl_mon_time(source->host.mon)->mono_ns);
+    prepare_rdma(source);
     return 0;
 }
 
@@ -75,6 +101,8 @@ static void close_source(void *arg)
 
     close(source->fd);
     source->fd = -1;
+    sl_mon_reader_end(&source->responder.reader);
+    source->responder.state = SL_PROBE_SOON;
 }
 
 static int fd_of(const void *arg)
@@ -99,6 +127,22 @@ static void answer(struct source *source, struct sl_probe_packet *packet, struct
     if (sendto(source->fd, source->bytes, packet->len, 0, message->msg_name,
                message->msg_namelen) == (ssize_t)packet->len)
         source->answered++;
+}
+
+/* Begins the process that answers, if there is none. */
+static void found(struct source *source, struct sl_probe_packet *packet, struct msghdr *message,
+                  uint64_t now_ns)
+{
+    struct sl_probe_page page;
+
+    if (source->host.config->probe_rdma == SL_MON_OFF || packet->len != SL_PROBE_LIST_BYTES)
+        return;
+    sl_probe_responder_page(&source->responder, &source->order, packet->number, now_ns, &page);
+    packet->kind = SL_PROBE_FOUND;
+    memcpy(packet->host, source->name, sizeof(packet->host));
+    if (sl_probe_page_write(packet, &page, source->key, source->bytes) == 0)
+        (void)!sendto(source->fd, source->bytes, packet->len, 0, message->msg_name,
+                      message->msg_namelen);
 }
 
 static int read_source(void *arg)
@@ -129,8 +173,10 @@ static int read_source(void *arg)
         if (!sl_probe_bucket_take(&source->bucket, now_ns))
             source->beyond++;
         else if (sl_probe_read(source->bytes, (size_t)len, source->key, &packet) != 0 ||
-                 packet.kind != SL_PROBE_ASK)
+                 (packet.kind != SL_PROBE_ASK && packet.kind != SL_PROBE_FIND))
             source->foreign++;
+        else if (packet.kind == SL_PROBE_FIND)
+            found(source, &packet, &message, now_ns);
         else
             answer(source, &packet, &message, now_ns);
     }
@@ -139,7 +185,9 @@ static int read_source(void *arg)
 
 static int tick(void *arg)
 {
-    (void)arg;
+    struct source *source = arg;
+
+    sl_probe_responder_tick(&source->responder, sl_mon_time(source->host.mon)->mono_ns);
     return 0;
 }
 
@@ -149,12 +197,12 @@ static void metrics(void *arg, enum sl_mon_format format, FILE *out)
     const struct {
         const char *result;
         uint64_t count;
-    } rows[] = {{"answered", source->answered},
-                {"foreign", source->foreign},
-                {"beyond_rate", source->beyond}};
+    } rows[] = {{"answered", source->answered + source->responder.answered},
+                {"foreign", source->foreign + source->responder.foreign},
+                {"beyond_rate", source->beyond + source->responder.beyond}};
 
     sl_mon_metrics_family(format, out, "sluice_probe_packets", "counter", "",
-                          "Packets that came to the port for probes.");
+                          "Packets that came to be probes, over UDP and RDMA.");
     for (unsigned i = 0; i < SL_ARRAY_LEN(rows); i++) {
         sl_mon_metrics_open(out, "sluice_probe_packets_total", "result", rows[i].result);
         sl_mon_metrics_number(out, rows[i].count);
@@ -165,7 +213,7 @@ const struct sl_source_class sl_source_echo = {.name = "echo",
                                                .how = "udp",
                                                .wanted = offsetof(struct sl_mon_config, probe_echo),
                                                .create = create,
-                                               .destroy = free,
+                                               .destroy = destroy,
                                                .open = open_source,
                                                .close = close_source,
                                                .fd = fd_of,

@@ -2,7 +2,8 @@
 /*
  * What agents' probes of each other found (sluicectl -o json probe; docs/monitor-api.md): an object
  * a line, {"type": "probe", "from", "to", "rail", "bytes", "sent", "answered", "lost_there",
- * "lost_back", "rtt_ns": {"mean"}}.
+ * "lost_back", "rtt_ns": {"mean"}}, and "transport", "udp" or "rdma", alike in all lines: times of
+ * the two are no measure of each other.
  *
  * Hosts are ranks here, numbered as they come unless a rank of the job is on that host already;
  * both ways of a probe are edges, each with half of the round trip as its time on the wire.
@@ -22,6 +23,7 @@ struct file {
     struct sl_lines lines;
     struct json_tokener *tokener;
     struct sl_job *job;
+    const char *transport; /* of the lines before; NULL: none yet */
 };
 
 static int number_at(struct file *file, struct json_object *in, const char *key, uint64_t most,
@@ -88,6 +90,24 @@ static int add_edges(struct file *file, uint32_t from, uint32_t to, uint32_t rai
     return sl_job_add_edge(file->job, &edge);
 }
 
+/* Lines of older agents do not say it, and are of UDP. */
+static int take_transport(struct file *file, struct json_object *line)
+{
+    struct json_object *value = json_object_object_get(line, "transport");
+    const char *text = value != NULL ? json_object_get_string(value) : "udp";
+    const char *transport = text != NULL && strcmp(text, "udp") == 0    ? "udp"
+                            : text != NULL && strcmp(text, "rdma") == 0 ? "rdma"
+                                                                        : NULL;
+
+    if (transport == NULL)
+        return sl_lines_bad(&file->lines, "\"transport\" is neither \"udp\" nor \"rdma\"");
+    if (file->transport != NULL && strcmp(file->transport, transport) != 0)
+        return sl_lines_bad(&file->lines, "probes over RDMA and over UDP are in one file: times of "
+                                          "the two cannot be compared, so put them apart");
+    file->transport = transport;
+    return 0;
+}
+
 /* counts: answered, lost there, lost back. */
 static int read_object(struct file *file, struct json_object *line)
 {
@@ -95,12 +115,13 @@ static int read_object(struct file *file, struct json_object *line)
     const char *name =
         json_object_is_type(type, json_type_string) ? json_object_get_string(type) : "";
     uint64_t sent = 0, counts[3] = {0}, bytes = 0, mean = 0;
-    uint32_t from, to, rail;
+    uint32_t from = 0, to = 0, rail = 0;
     int err;
 
     if (strcmp(name, "probe") != 0)
         return sl_lines_bad(&file->lines, "it is no \"probe\"");
-    err = text_at(file, line, "from", &from);
+    err = take_transport(file, line);
+    err = err ?: text_at(file, line, "from", &from);
     err = err ?: text_at(file, line, "to", &to);
     err = err ?: text_at(file, line, "rail", &rail);
     err = err ?: number_at(file, line, "sent", PACKETS_MAX, &sent);

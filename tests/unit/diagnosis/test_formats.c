@@ -287,6 +287,9 @@ static void bad_probes_are_refused(void **state)
     is_refused(PROBE("a", "b", "\"answered\":9,\"lost_there\":2,\"lost_back\":0,\"rtt_ns\":{}"),
                "\"lost_there\"");
     is_refused(PROBE("", "b", COUNTS), "a host has no name");
+    is_refused(PROBE("a", "b", "\"transport\":\"smoke\"," COUNTS), "\"transport\"");
+    is_refused(PROBE("a", "b", "\"transport\":\"rdma\"," COUNTS) PROBE("a", "b", COUNTS),
+               "put them apart");
     is_refused(PROBE("a", "b", COUNTS) "7\n", "line 2: it is no object of JSON");
     beginnings_are_refused(probes, strlen(PROBE("a", "b", COUNTS)) + 1);
 }
