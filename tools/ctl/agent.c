@@ -14,9 +14,8 @@ const struct sc_command sc_agent_commands[] = {
     {"ack", "ID [--by NAME]", "somebody has seen that verdict", sc_ack},
     {"clear", "KIND SUBJECT", "it is repaired: what was wrong with it ends", sc_clear},
     {"probe",
-     "--to HOST [--from HOST] [--rail NAME] [--address ADDRESS] [--count N] [--gap-us N] [--bytes "
-     "N] "
-     "| --plan FILE",
+     "--to HOST [--from HOST] [--rail NAME] [--rdma [--to-rail NAME] [--traffic-class N]] "
+     "[--address ADDRESS] [--count N] [--gap-us N] [--bytes N] | --plan FILE",
      "packets from one agent to another and back: loss and delay", sc_probe},
     {"doctor", "[--root DIR]", "what works on this host, and what to install or allow", sc_doctor},
     {"replay", "BUNDLE", "what the agent recorded, through its rules once more", sc_replay},

@@ -25,8 +25,9 @@ struct pair {
 
 struct request {
     struct pair pair;
-    const char *plan, *address;
-    unsigned long long count, gap_us, bytes;
+    const char *plan, *address, *to_rail;
+    bool is_rdma;
+    unsigned long long count, gap_us, bytes, traffic_class; /* the latter 0: not said */
 };
 
 /* ---- the command line ---- */
@@ -48,12 +49,18 @@ static bool take_words(int count, char **words, struct request *out)
         const char *value;
         bool good;
 
-        if ((value = sc_option(count, words, &i, "from")) != NULL)
+        if (strcmp(words[i], "--rdma") == 0)
+            good = out->is_rdma = true;
+        else if ((value = sc_option(count, words, &i, "from")) != NULL)
             good = take_name(value, out->pair.from, sizeof(out->pair.from));
         else if ((value = sc_option(count, words, &i, "to")) != NULL)
             good = take_name(value, out->pair.to, sizeof(out->pair.to));
         else if ((value = sc_option(count, words, &i, "rail")) != NULL)
             good = take_name(value, out->pair.rail, sizeof(out->pair.rail));
+        else if ((value = sc_option(count, words, &i, "to-rail")) != NULL)
+            good = (out->to_rail = value)[0] != '\0';
+        else if ((value = sc_option(count, words, &i, "traffic-class")) != NULL)
+            good = take_number(value, &out->traffic_class);
         else if ((value = sc_option(count, words, &i, "plan")) != NULL)
             good = (out->plan = value)[0] != '\0';
         else if ((value = sc_option(count, words, &i, "address")) != NULL)
@@ -69,6 +76,8 @@ static bool take_words(int count, char **words, struct request *out)
         if (!good)
             return false;
     }
+    if (!out->is_rdma && (out->to_rail != NULL || out->traffic_class != 0))
+        return false;
     return (out->plan != NULL) != (out->pair.to[0] != '\0');
 }
 
@@ -140,6 +149,14 @@ static int begin(const char *agent, const struct request *request, const struct 
              request->count, request->gap_us, request->bytes);
     if (pair->rail[0] != '\0')
         add(target, sizeof(target), "rail", pair->rail);
+    if (request->is_rdma)
+        add(target, sizeof(target), "transport", "rdma");
+    if (request->to_rail != NULL)
+        add(target, sizeof(target), "to_rail", request->to_rail);
+    if (request->traffic_class != 0) {
+        snprintf(escaped, sizeof(escaped), "%llu", request->traffic_class);
+        add(target, sizeof(target), "traffic_class", escaped);
+    }
     if (request->address != NULL)
         add(target, sizeof(target), "from", request->address);
     err = sc_ask(agent, "POST", target, 0, &answer);
@@ -164,8 +181,10 @@ static int end(const char *agent, const struct request *request, long long id,
                struct json_object **out)
 {
     const struct timespec pause = {.tv_nsec = ASK_MS * 1000000};
-    /* Others may be before it in the agent's list. */
-    unsigned long long left = (120000 + 2 * request->count * request->gap_us / 1000) / ASK_MS;
+    /* Others may be before it in the agent's list, and RDMA devices take a while to open. */
+    unsigned long long left =
+        ((request->is_rdma ? 180000 : 120000) + 2 * request->count * request->gap_us / 1000) /
+        ASK_MS;
 
     for (; left > 0; left--) {
         struct json_object *answer;
@@ -192,10 +211,11 @@ static void show(struct json_object *one)
     struct json_object *rtt = sc_part(one, "rtt_ns");
     long long sent = sc_int(one, "sent"), lost = sent - sc_int(one, "answered");
     const char *rail = sc_text(one, "rail"), *why = sc_text(one, "why");
+    const char *to_rail = sc_text(one, "to_rail");
 
-    printf("%s -> %s (%s)%s%s: ", sc_text(one, "from"),
+    printf("%s -> %s (%s)%s%s%s%s: ", sc_text(one, "from"),
            sc_text(one, "to")[0] != '\0' ? sc_text(one, "to") : "?", sc_text(one, "address"),
-           rail[0] != '\0' ? " by " : "", rail);
+           rail[0] != '\0' ? " by " : "", rail, to_rail[0] != '\0' ? " to " : "", to_rail);
     if (why[0] != '\0') {
         printf("%s\n", why);
         return;
@@ -211,15 +231,13 @@ static void show(struct json_object *one)
     putchar('\n');
 }
 
-static int probe(const struct sc_context *context, const struct request *request,
-                 const struct pair *pair)
+static int probe_one(const struct sc_context *context, const struct request *request,
+                     const struct pair *pair, const char *agent)
 {
     struct json_object *one = NULL;
-    char agent[160];
     long long id = 0;
     int err;
 
-    agent_of(context, pair->from, agent, sizeof(agent));
     err = begin(agent, request, pair, &id);
     if (err == 0)
         err = end(agent, request, id, &one);
@@ -237,6 +255,47 @@ static int probe(const struct sc_context *context, const struct request *request
     err = sc_text(one, "why")[0] != '\0' ? SC_FAILED : SC_GOOD;
     json_object_put(one);
     return err;
+}
+
+/* Over each RDMA port that is up, as the agent that sends knows them. */
+static int probe_ports(const struct sc_context *context, const struct request *request,
+                       const struct pair *pair, const char *agent)
+{
+    struct json_object *answer, *ports;
+    struct pair by = *pair;
+    int worst = SC_GOOD, result;
+    unsigned count = 0;
+
+    result = sc_get(agent, "/v1/ports", &answer);
+    if (result != 0)
+        return result;
+    ports = sc_part(answer, "ports");
+    for (unsigned i = 0; i < sc_length(ports); i++) {
+        const char *name = sc_text(sc_at(ports, i), "subject");
+
+        if (strchr(name, ':') == NULL || !sc_true(sc_at(ports, i), "up") ||
+            !take_name(name, by.rail, sizeof(by.rail)))
+            continue;
+        count++;
+        result = probe_one(context, request, &by, agent);
+        worst = result > worst ? result : worst;
+    }
+    json_object_put(answer);
+    if (count > 0)
+        return worst;
+    sl_fail(-ENODEV, "the agent that is to send knows no RDMA port that is up: --rail names one");
+    return sc_complain();
+}
+
+static int probe(const struct sc_context *context, const struct request *request,
+                 const struct pair *pair)
+{
+    char agent[160];
+
+    agent_of(context, pair->from, agent, sizeof(agent));
+    if (request->is_rdma && pair->rail[0] == '\0')
+        return probe_ports(context, request, pair, agent);
+    return probe_one(context, request, pair, agent);
 }
 
 /* ---- a list of them ---- */

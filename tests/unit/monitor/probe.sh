@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Two agents in network namespaces that probe each other: what is lost is found, on the way where it is, and nobody without the secret is answered.
-# usage: probe.sh SLUICED SLUICECTL [quick]    quick: three cases
+# usage: probe.sh SLUICED SLUICECTL FAKE_UD [quick]    FAKE_UD: a libibverbs of datagrams (tests/fake/fake_ud.c), or "-"; quick: some cases
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=tests/tap.sh
 . "$here/../../tap.sh"
 # shellcheck source=tests/wait.sh
 . "$here/../../wait.sh"
-sluiced=$1 ctl=$2 quick=${3:-}
+sluiced=$1 ctl=$2 fake_ud=$3 quick=${4:-}
 a=sl-probe-$$-a b=sl-probe-$$-b
 ip netns add "$a" 2>/dev/null || tap_skip_all "network namespaces cannot be made here (root?)"
 dir=$(mktemp -d)
@@ -29,14 +29,27 @@ chmod 600 "$dir/secret"
 printf 'and this is another text than that\n' >"$dir/other"
 chmod 600 "$dir/other"
 
+# rdma_port NAME GID: an RDMA port fake0:1 of the host NAME.
+rdma_port() {
+    local port=$dir/$1.rdma/fake0/ports/1
+    mkdir -p "$port/gids" "$port/gid_attrs/types"
+    echo '4: ACTIVE' >"$port/state"
+    echo Ethernet >"$port/link_layer"
+    echo "0000:0000:0000:0000:0000:ffff:$2" >"$port/gids/0"
+    echo 'RoCE v2' >"$port/gid_attrs/types/0"
+}
+rdma_port a c000:0201
+rdma_port b c000:0202
+rdma_port c c000:0202
+
 # begin NAME NAMESPACE SECRET: an agent that answers probes; nothing else is read.
 begin() {
     {
         printf '[store]\npath = %s/%s.db\n[output]\nevents =\n[api]\nsocket = %s/%s\n' "$dir" "$1" "$dir" "$1"
-        printf '[probe]\necho = on\nrate = 20000\nsecret = %s\n[sources]\nperiod_ms = 100\n' "$3"
+        printf '[probe]\necho = on\nrate = 20000\nsecret = %s\nverbs_library = %s\n[sources]\nperiod_ms = 100\nrdma_root = %s/%s.rdma\n' "$3" "$fake_ud" "$dir" "$1"
         "$sluiced" --print-config | sed -n '/^\[sources\]/,/^\[/s/^#\([a-z_]*\) = \(on\|auto\)$/\1 = off/p'
     } >"$dir/$1.conf"
-    ip netns exec "$2" unshare --uts sh -c "hostname $1 && exec \"\$@\"" - "$sluiced" --config "$dir/$1.conf" >/dev/null 2>"$dir/$1.err" &
+    FAKE_UD_ROOT=$dir/$1.rdma ip netns exec "$2" unshare --uts sh -c "hostname $1 && exec \"\$@\"" - "$sluiced" --config "$dir/$1.conf" >/dev/null 2>"$dir/$1.err" &
     pids+=($!)
     until_true 20 test -S "$dir/$1" || { cat "$dir/$1.err"; return 1; }
 }
@@ -105,6 +118,22 @@ a_plan() {
         "$ctl" diagnose "$dir/lines" >"$dir/said" && grep -q . "$dir/said"
 }
 
+over_rdma() {
+    ask 192.0.2.2 --rdma --rail fake0:1 --count 300 && has sent 300 300 && has answered 300 300 && has rtt_ns.p50 1 5000000 &&
+        grep -q '"transport":"rdma","to_rail":"fake0:1"' "$dir/json" && grep -q '"gid":"::ffff:192.0.2.1"' "$dir/json"
+}
+# Datagrams of the fake go to ports of UDP that are not the agent's.
+loss_over_rdma() {
+    lose "$b" 'udp dport != 9495' 10 && ask 192.0.2.2 --rdma --rail fake0:1 --count 2000 --gap-us 200 && has lost_there 120 280 && has lost_back 0 0
+    local status=$?
+    ip netns exec "$b" nft flush ruleset
+    return "$status"
+}
+rdma_that_is_missing() {
+    ! "$ctl" --socket "$dir/a" -o json probe --to 192.0.2.2 --rdma --rail fake7:1 --count 10 >"$dir/json" 2>"$dir/err" && grep -q 'no RDMA port fake7:1' "$dir/err" &&
+        ! "$ctl" --socket "$dir/a" -o json probe --to 192.0.2.2 --rdma --rail fake0:1 --to-rail fake3:1 --count 10 >"$dir/json" && grep -q 'no ACTIVE RDMA port fake3:1' "$dir/json"
+}
+
 # Port 9495 is b's, and c only asks.
 begin a "$a" "$dir/secret" && begin b "$b" "$dir/secret" && { [[ -n $quick ]] || begin c "$b" "$dir/other"; } || { echo "Bail out! the agents do not begin"; exit 1; }
 tap_case a_way_that_is_well_loses_nothing a_way_that_is_well
@@ -116,6 +145,15 @@ else
     tap_skip loss_is_found_where_it_is "nftables is not to be had here: $(head -n 1 "$dir/nft")"
 fi
 tap_case strangers_get_nothing_back strangers_get_nothing
+if [[ $fake_ud == - ]]; then
+    tap_skip probes_over_rdma "built without libibverbs (libibverbs-dev)"
+else
+    tap_case a_way_over_rdma_that_is_well_loses_nothing over_rdma
+    if [[ -z $quick ]]; then
+        [[ -s $dir/nft ]] || tap_case loss_over_rdma_is_found_where_it_is loss_over_rdma
+        tap_case what_is_missing_for_rdma_is_said rdma_that_is_missing
+    fi
+fi
 if [[ -z $quick ]]; then
     tap_case a_rail_and_an_address_are_kept_to by_a_rail
     tap_case who_does_not_answer_is_told nobody_is_there

@@ -38,7 +38,7 @@ _sluicectl() {
     verdicts) words='--all --socket -o' ;;
     ack) words='--by --socket -o' ;;
     clear) words='port nic gpu process host --socket -o' ;;
-    probe) words='--to --from --rail --address --count --gap-us --bytes --plan --socket -o' ;;
+    probe) words='--to --from --rail --rdma --to-rail --traffic-class --address --count --gap-us --bytes --plan --socket -o' ;;
     doctor) words='--root --socket -o' ;;
     replay | explain | graph)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
