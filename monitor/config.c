@@ -223,8 +223,22 @@ const struct sl_mon_config_row sl_mon_config_rows[] = {
     TEXT(
         "cluster", "command", cluster_command, "",
         "A program, and its first arguments, for each verdict: it gets the verdict's id and class, "
-        "its object, node and job, and \"opened\" or \"closed\". Of all instances one runs it; "
-        "needs [mqtt] broker."),
+        "its object, node and job, and \"opened\", \"isolate\" or \"closed\". Of all instances one "
+        "runs it; needs [mqtt] broker."),
+    NUMBER("cluster", "false_isolations", cluster_false_isolations, "100",
+           "of a million healthy nodes, a day", 0, 1000000,
+           "So many may be taken out wrongly: how sure a verdict has to be to say that its node is "
+           "to be isolated."),
+    TEXT("cluster", "history", cluster_history, "",
+         "A file of the faults that nodes had (docs/diagnosis-verdicts.md): who failed before is "
+         "likelier. Read again when it changes. Nothing: none."),
+    TEXT("cluster", "cases", cluster_cases, "/var/lib/sluiced-cluster/cases",
+         "The folder for what led to each verdict, a file each, for sluicectl explain and replay. "
+         "Nothing: none are kept."),
+    NUMBER("cluster", "cases_count", cluster_cases_count, "1024", "", 1, 65536,
+           "Of these files at most; the oldest give way."),
+    NUMBER("cluster", "cases_bytes", cluster_cases_bytes, "1073741824", "bytes", 1048576,
+           1099511627776, "And their bytes, at most; a single one has a quarter of that."),
     TEXT("cluster", "instance", cluster_instance, "",
          "This instance's name. Nothing: the host's name and the process' number."),
 };

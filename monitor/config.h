@@ -75,6 +75,8 @@ struct sl_mon_config {
     char cluster_instance[64]; /* "": the host's name and the process' number */
     int64_t cluster_port, cluster_period_ms, cluster_timeout_ms, cluster_members_s;
     int64_t cluster_silent_s, cluster_stall_s, cluster_confirm_s, cluster_nodes, cluster_bytes;
+    char cluster_history[SL_MON_PATH], cluster_cases[SL_MON_PATH]; /* "": none */
+    int64_t cluster_false_isolations, cluster_cases_count, cluster_cases_bytes;
 };
 
 struct sl_mon_config_row {

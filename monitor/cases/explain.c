@@ -94,6 +94,16 @@ static const struct row {
          "links.",
          "Probes over other paths between the two.",
          "Look at the cables and switch ports on the way."},
+    [SL_VERDICT_NODE_SILENT] =
+        {"Nothing is heard of the node's agent: the node, its network or the agent is down.",
+         "The last will of its connection, its answers, and when it was heard of last.",
+         "Its console, or its management controller; whether other services of it answer.",
+         "Look at the node by its management controller; if it lives, at its agent (systemctl "
+         "status sluiced) and its network."},
+    [SL_VERDICT_NODE_FAULT] =
+        {"The node's own agent has found this.", "What the agents of all other nodes find.",
+         "The history of the check there (sluicectl events), and a test of the part.",
+         "Look at the part that is named, and drain the node where its hardware is at fault."},
     [SL_VERDICT_SLOW_GROUP] = {"What crosses this part of the fabric is slow.",
                                "Times on the wire of all pairs, by the switches on their way.",
                                "Counters of the switch; probes that cross it and do not.",
@@ -197,7 +207,7 @@ static int say_others(const struct sl_case *it, struct sl_case_result *result,
         point(out, "%u ranks have nothing pending, and nobody waits for them.", is_free);
     if (verdict->cls < SL_VERDICT_SLOW_RANK && astray > 0)
         point(out, "%u ranks are at something that does not lead to an accused one.", astray);
-    if (verdict->cls >= SL_VERDICT_SLOW_RANK)
+    if (verdict->cls >= SL_VERDICT_SLOW_RANK && verdict->cls < SL_VERDICT_JOB_CLASSES)
         point(out,
               "Nobody else passed the test, which allows one false alarm in 10,000 node-days.");
     for (uint32_t i = 0; i < verdict->other_count && i < OTHERS_SHOWN; i++) {

@@ -13,6 +13,8 @@ int sl_judge(const struct sl_job *job, const struct sl_judge_options *options,
         err = sl_slow_find(job, &options->slow, verdicts);
     if (err == 0)
         err = sl_comm_find(job, &options->comm, verdicts);
+    if (err == 0)
+        err = sl_nodes_find(job, verdicts);
     if (err != 0)
         return err;
     /* Nothing is wrong: unless something else is. */

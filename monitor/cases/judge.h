@@ -6,6 +6,7 @@
 #include "monitor/diagnosis/comm.h"
 #include "monitor/diagnosis/fuse.h"
 #include "monitor/diagnosis/hang.h"
+#include "monitor/diagnosis/nodes.h"
 #include "monitor/diagnosis/slow.h"
 #include "monitor/diagnosis/verdict.h"
 

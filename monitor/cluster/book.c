@@ -28,11 +28,17 @@ static void seen(const struct updating *updating, struct sl_book_entry *entry)
     if (entry->closed_ms != 0) { /* it is back */
         entry->first_ns = updating->now_ns;
         entry->opened_ms = entry->closed_ms = 0;
+        entry->has_acted = entry->has_case = entry->has_case_of_act = false;
+        entry->case_tries = 0;
     }
     entry->last_ns = updating->now_ns;
     if (entry->opened_ms == 0 && updating->now_ns - entry->first_ns >= updating->confirm_ns) {
         entry->opened_ms = updating->now_ms;
         updating->book->opened++;
+        entry->has_acted = entry->verdict.act;
+        change(updating, entry);
+    } else if (entry->opened_ms != 0 && entry->verdict.act && !entry->has_acted) {
+        entry->has_acted = true;
         change(updating, entry);
     }
 }

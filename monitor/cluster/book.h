@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Verdicts over time: one that the rules give for long enough is open, one that they no longer give
- * for as long is closed. Each opening and closing has a number, for those who follow.
+ * for as long is closed. Each opening and closing has a number, for those who follow, and so has
+ * that what came in meanwhile makes it worth isolating the node.
  */
 #ifndef SL_MONITOR_CLUSTER_BOOK_H
 #define SL_MONITOR_CLUSTER_BOOK_H
@@ -14,7 +15,11 @@ struct sl_book_entry {
     struct sl_cluster_verdict verdict;
     uint64_t first_ns, last_ns;   /* the rules gave it: this instance's monotonic clock */
     int64_t opened_ms, closed_ms; /* 0: not yet; of the wall clock */
-    uint64_t change;              /* number of its last opening or closing */
+    uint64_t change;              /* number of its last opening, closing, or of act */
+    bool has_acted;               /* while it is open, isolating its node was worth the risk */
+    /* cases.h: its bundle is there; with what made act true; how often it was tried */
+    bool has_case, has_case_of_act;
+    unsigned case_tries;
 };
 
 struct sl_book {

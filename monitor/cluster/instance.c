@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/cluster/instance.h"
 
+#include "monitor/cluster/cases.h"
 #include "monitor/cluster/collect.h"
 #include "monitor/cluster/peers.h"
 #include "monitor/cluster/serve.h"
@@ -29,6 +30,8 @@ struct sl_instance {
     struct sl_peers *peers;         /* the same */
     struct sl_history *history;
     struct sl_book book;
+    struct sl_cases *cases;
+    struct sl_cluster_past past;
     struct sl_serve *serve;
     struct sl_cluster_view view;
     bool is_more;               /* to be done at once */
@@ -36,6 +39,7 @@ struct sl_instance {
     uint64_t noted_version;
     uint64_t hears_ns; /* since when it is not deaf; 0: it is */
     char said[256];    /* of the members */
+    char said_past[256];
 };
 
 static uint64_t now_ns(void)
@@ -157,6 +161,17 @@ static int open_broker(struct sl_instance *instance)
     return err == 0 ? sl_subscribe_open(&options, &instance->subscribe) : err;
 }
 
+static int open_cases(struct sl_instance *instance)
+{
+    const struct sl_cases_options options = {
+        .folder = instance->config.cluster_cases,
+        .bytes = (uint64_t)instance->config.cluster_cases_bytes,
+        .count = (unsigned)instance->config.cluster_cases_count,
+        .say = instance->say};
+
+    return sl_cases_new(&options, &instance->cases);
+}
+
 int sl_instance_open(const struct sl_instance_options *options, struct sl_instance **out)
 {
     struct sl_instance *instance = calloc(1, sizeof(*instance));
@@ -178,6 +193,8 @@ int sl_instance_open(const struct sl_instance_options *options, struct sl_instan
     if (err == 0)
         err = sl_collect_new(&instance->config, instance->model, &instance->collect);
     if (err == 0)
+        err = open_cases(instance);
+    if (err == 0)
         err = open_broker(instance);
     if (err == 0) {
         instance->view = (struct sl_cluster_view){.instance = instance->name,
@@ -185,6 +202,7 @@ int sl_instance_open(const struct sl_instance_options *options, struct sl_instan
                                                   .model = instance->model,
                                                   .book = &instance->book,
                                                   .history = instance->history,
+                                                  .cases = instance->cases,
                                                   .begun_ns = now_ns()};
         set_view(instance);
         err = sl_serve_new(instance->config.cluster_http, &instance->view, &instance->serve);
@@ -207,6 +225,8 @@ void sl_instance_close(struct sl_instance *instance)
     sl_collect_free(instance->collect);
     sl_members_free(instance->members);
     sl_history_free(instance->history);
+    sl_cases_free(instance->cases);
+    sl_cluster_past_fini(&instance->past);
     sl_book_fini(&instance->book);
     sl_cluster_model_free(instance->model);
     free(instance);
@@ -260,11 +280,25 @@ static void note_ports(struct sl_instance *instance)
         sl_history_note(instance->history, nodes[i]);
 }
 
+static void read_past(struct sl_instance *instance)
+{
+    if (sl_cluster_past_read(&instance->past, instance->config.cluster_history) >= 0) {
+        instance->said_past[0] = '\0';
+        return;
+    }
+    if (strncmp(instance->said_past, sluice_last_error(), sizeof(instance->said_past) - 1) != 0)
+        instance->say(sluice_last_error());
+    snprintf(instance->said_past, sizeof(instance->said_past), "%s", sluice_last_error());
+}
+
 static void judge(struct sl_instance *instance)
 {
-    const struct sl_cluster_judge options = {.silent_before_ns = instance->view.silent_before_ns,
-                                             .now_ms = instance->view.now_ms,
-                                             .stall_ms = instance->config.cluster_stall_s * 1000};
+    const struct sl_cluster_judge options = {
+        .silent_before_ns = instance->view.silent_before_ns,
+        .now_ms = instance->view.now_ms,
+        .stall_ms = instance->config.cluster_stall_s * 1000,
+        .false_isolations = (double)instance->config.cluster_false_isolations / 1e6,
+        .history = &instance->past};
     struct sl_cluster_verdicts verdicts;
     uint64_t begun = now_ns(), took;
     int err = sl_cluster_judge(instance->model, &options, &verdicts);
@@ -278,6 +312,8 @@ static void judge(struct sl_instance *instance)
     }
     took = now_ns() - begun;
     instance->view.judged_ns = took;
+    if (err == 0)
+        sl_cases_tick(instance->cases, instance->model, &options, &instance->book);
     instance->judge_ns = begun + (took * JUDGE_MOST > SECOND ? took * JUDGE_MOST : SECOND);
 }
 
@@ -287,6 +323,7 @@ static void tick(struct sl_instance *instance, uint64_t now)
     look_at_members(instance, now);
     if (now >= instance->judge_ns) {
         note_ports(instance);
+        read_past(instance);
         judge(instance);
         set_view(instance);
         sl_serve_tick(instance->serve);

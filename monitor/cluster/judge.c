@@ -2,12 +2,11 @@
 #include "monitor/cluster/judge.h"
 
 #include "monitor/cluster/jobs.h"
+#include "monitor/diagnosis/verdict_text.h"
 
 #include "core/err.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,8 @@ static int no_memory(void)
 
 /* ---- the list ---- */
 
-struct sl_cluster_verdict *sl_cluster_verdict_add(struct sl_cluster_verdicts *verdicts, uint64_t id)
+struct sl_cluster_verdict *sl_cluster_verdict_add(struct sl_cluster_verdicts *verdicts,
+                                                  const char *id)
 {
     struct sl_cluster_verdict *verdict;
 
@@ -38,41 +38,23 @@ struct sl_cluster_verdict *sl_cluster_verdict_add(struct sl_cluster_verdicts *ve
     }
     verdict = &verdicts->list[verdicts->count++];
     memset(verdict, 0, sizeof(*verdict));
-    snprintf(verdict->id, sizeof(verdict->id), "%016" PRIx64, id);
+    snprintf(verdict->id, sizeof(verdict->id), "%s", id);
     return verdict;
 }
 
 /* A text of the caller's, of which the list takes over the memory. */
 static int add(char ***list, unsigned *count, char *text)
 {
-    char **more = text != NULL && *count < SENTENCES_MAX
-                      ? reallocarray(*list, *count + 1, sizeof(**list))
-                      : NULL;
+    bool is_full = *count >= SENTENCES_MAX;
+    char **more = text != NULL && !is_full ? reallocarray(*list, *count + 1, sizeof(**list)) : NULL;
 
     if (more == NULL) {
         free(text);
-        return text != NULL && *count >= SENTENCES_MAX ? 0 : no_memory();
+        return is_full ? 0 : no_memory();
     }
     *list = more;
     more[(*count)++] = text;
     return 0;
-}
-
-int sl_cluster_say(struct sl_cluster_verdict *verdict, const char *format, ...)
-{
-    va_list args;
-    char *text = NULL;
-
-    va_start(args, format);
-    if (vasprintf(&text, format, args) < 0)
-        text = NULL;
-    va_end(args);
-    return add(&verdict->evidence, &verdict->evidence_count, text);
-}
-
-int sl_cluster_other(struct sl_cluster_verdict *verdict, const char *object)
-{
-    return add(&verdict->others, &verdict->other_count, strdup(object));
 }
 
 void sl_cluster_verdict_fini(struct sl_cluster_verdict *verdict)
@@ -117,108 +99,160 @@ static void sort(struct sl_cluster_verdicts *verdicts)
     verdicts->count = kept;
 }
 
-uint64_t sl_cluster_hash_text(uint64_t hash, const char *text)
+/* ---- verdicts of the diagnosis ---- */
+
+static int take_texts(const struct sl_job *job, const struct sl_verdict *verdict,
+                      struct sl_cluster_verdict *out)
 {
-    return sl_cluster_hash(hash, text, strlen(text) + 1);
+    char text[192];
+    int err = 0;
+
+    for (uint32_t i = 0; i < verdict->evidence_count && err == 0; i++)
+        err = add(&out->evidence, &out->evidence_count, strdup(verdict->evidence[i]));
+    for (uint32_t i = 0; i < verdict->other_count && err == 0; i++) {
+        sl_object_text(job, &verdict->others[i], text, sizeof(text));
+        err = add(&out->others, &out->other_count, strdup(text));
+    }
+    return err;
+}
+
+static void take_causes(const struct sl_job *job, const struct sl_verdict *verdict,
+                        struct sl_cluster_verdict *out)
+{
+    out->cause_count = verdict->cause_count < SL_CAUSES_MAX ? verdict->cause_count : SL_CAUSES_MAX;
+    for (uint32_t i = 0; i < out->cause_count; i++) {
+        out->causes[i].fault = verdict->causes[i].fault;
+        out->causes[i].probability = verdict->causes[i].probability;
+        sl_object_text(job, &verdict->causes[i].object, out->causes[i].object,
+                       sizeof(out->causes[i].object));
+    }
+    out->elsewhere = verdict->elsewhere;
+    out->node_probability = verdict->node_probability;
+    out->threshold = verdict->threshold;
+    out->act = verdict->act;
+}
+
+struct sl_cluster_verdict *sl_cluster_take_verdict(struct sl_cluster_verdicts *verdicts,
+                                                   const struct sl_job *job,
+                                                   const struct sl_verdict *verdict)
+{
+    struct sl_cluster_verdict *out = sl_cluster_verdict_add(verdicts, verdict->id);
+
+    if (out == NULL)
+        return NULL;
+    snprintf(out->cls, sizeof(out->cls), "%s", sl_verdict_class_name(verdict->cls));
+    sl_object_text(job, &verdict->accused, out->object, sizeof(out->object));
+    snprintf(out->node, sizeof(out->node), "%s", sl_job_string(job, verdict->node));
+    out->probability = verdict->probability;
+    out->since_ms = verdict->since_ns == SL_JOB_NEVER ? 0 : verdict->since_ns / 1000000;
+    take_causes(job, verdict, out);
+    return take_texts(job, verdict, out) == 0 ? out : NULL;
+}
+
+struct sl_case_options sl_cluster_case_options(const struct sl_cluster_judge *judge,
+                                               const char *job)
+{
+    struct sl_case_options options = SL_CASE_OPTIONS;
+
+    options.stall_ns = judge->stall_ms * 1000000;
+    options.false_isolations = judge->false_isolations;
+    snprintf(options.scope, sizeof(options.scope), "%s", job);
+    return options;
 }
 
 /* ---- nodes ---- */
 
-static uint64_t id_of(const char *what, const char *node)
+/* An agent's verdict keeps the name that the agent gave it. */
+static int take_node(const struct sl_job *job, const struct sl_verdict *verdict,
+                     struct sl_cluster_verdicts *out)
 {
-    return sl_cluster_hash_text(sl_cluster_hash_text(SL_CLUSTER_HASH, what), node);
-}
+    const struct sl_job_event *event = &job->events[verdict->event > 0 ? verdict->event - 1 : 0];
+    struct sl_cluster_verdict *taken = sl_cluster_take_verdict(out, job, verdict);
+    const char *node = sl_job_string(job, verdict->accused.name);
 
-static uint64_t epoch_of(const struct sl_cluster_node *node)
-{
-    uint64_t epoch = 0;
-
-    for (unsigned i = 0; i < SL_CLUSTER_SOURCES; i++)
-        epoch = node->obs[i].epoch > epoch ? node->obs[i].epoch : epoch;
-    return epoch;
-}
-
-static int64_t last_ms(const struct sl_cluster_node *node)
-{
-    int64_t last = 0;
-
-    for (unsigned i = 0; i < SL_OBSERVE_SOURCES; i++)
-        last = node->obs[i].time_ms > last ? node->obs[i].time_ms : last;
-    return last;
-}
-
-/* One start of the agent's is one silence: however often it is found. */
-static int judge_silence(const struct sl_cluster_node *node, const struct sl_cluster_judge *options,
-                         struct sl_cluster_verdicts *out)
-{
-    uint64_t epoch = epoch_of(node), id = id_of("node_silent", node->name);
-    struct sl_cluster_verdict *verdict;
-    int err;
-
-    if (!sl_cluster_is_silent(node, options->silent_before_ns))
-        return 0;
-    verdict = sl_cluster_verdict_add(out, sl_cluster_hash(id, &epoch, sizeof(epoch)));
-    if (verdict == NULL)
+    if (taken == NULL)
         return -ENOMEM;
-    snprintf(verdict->cls, sizeof(verdict->cls), "node_silent");
-    snprintf(verdict->object, sizeof(verdict->object), "node %s", node->name);
-    snprintf(verdict->node, sizeof(verdict->node), "%s", node->name);
-    verdict->is_fatal = true;
-    verdict->probability = node->is_dead ? 0.95 : 0.9;
-    verdict->since_ms = last_ms(node);
-    if (node->is_dead)
-        err = sl_cluster_say(verdict, "the broker lost its agent, or the agent ended");
-    else if (epoch == 0)
-        err = sl_cluster_say(verdict, "it was never heard of");
-    else
-        err = sl_cluster_say(verdict, "nothing was heard of it for %lld s",
-                             (long long)((options->now_ms - verdict->since_ms) / 1000));
-    if (err == 0 && node->why[0] != '\0')
-        err = sl_cluster_say(verdict, "%s", node->why);
+    taken->is_fatal = verdict->event == 0 || event->is_fatal;
+    snprintf(taken->node, sizeof(taken->node), "%s", node);
+    if (verdict->event == 0) {
+        snprintf(taken->object, sizeof(taken->object), "node %s", node);
+        return 0;
+    }
+    snprintf(taken->cls, sizeof(taken->cls), "%s", sl_job_string(job, event->cls));
+    snprintf(taken->object, sizeof(taken->object), "%s %s", sl_job_string(job, event->kind),
+             sl_job_string(job, event->subject));
+    return 0;
+}
+
+static int judge_nodes(const struct sl_job *job, const struct sl_cluster_judge *options,
+                       struct sl_cluster_verdicts *out)
+{
+    const struct sl_case_options of_case = sl_cluster_case_options(options, "");
+    const struct sl_judge_options rules = sl_case_rules(&of_case);
+    struct sl_verdicts verdicts = {.list = NULL};
+    int err = sl_judge(job, &rules, &verdicts);
+
+    for (uint32_t i = 0; i < verdicts.count && err == 0; i++)
+        if (verdicts.list[i].cls >= SL_VERDICT_JOB_CLASSES)
+            err = take_node(job, &verdicts.list[i], out);
+    sl_verdicts_free(&verdicts);
     return err;
 }
 
-/* The agent's own verdict, which it opened once. */
-static int judge_one(const struct sl_cluster_node *node, const struct sl_fact_verdict *fact,
-                     struct sl_cluster_verdicts *out)
+/* All nodes in one: what many of them have at once is nobody's fault (diagnosis/evidence.h). */
+static int build_nodes(struct sl_cluster_model *model, uint64_t silent_before_ns,
+                       struct sl_job *job)
 {
-    uint64_t id = id_of("agent", node->name);
-    struct sl_cluster_verdict *verdict;
+    unsigned count;
+    struct sl_cluster_node *const *nodes = sl_cluster_nodes(model, &count);
+    int err = 0;
 
-    id = sl_cluster_hash(id, &fact->id, sizeof(fact->id));
-    id = sl_cluster_hash(id, &fact->opened_ms, sizeof(fact->opened_ms));
-    verdict = sl_cluster_verdict_add(out, id);
-    if (verdict == NULL)
-        return -ENOMEM;
-    snprintf(verdict->cls, sizeof(verdict->cls), "%s", fact->cls);
-    snprintf(verdict->object, sizeof(verdict->object), "%s %s", fact->kind, fact->subject);
-    snprintf(verdict->node, sizeof(verdict->node), "%s", node->name);
-    verdict->is_fatal = fact->is_fatal;
-    verdict->probability = 1;
-    verdict->since_ms = fact->opened_ms;
-    return sl_cluster_say(verdict, "%s: %s", fact->check, fact->text);
+    for (unsigned i = 0; i < count && err == 0; i++) {
+        const struct sl_facts_seen seen = sl_cluster_seen(nodes[i], silent_before_ns);
+
+        err = sl_facts_add_node(&seen, job);
+    }
+    return err == 0 ? sl_job_seal(job) : err;
 }
 
-static int judge_node(const struct sl_cluster_node *node, const struct sl_cluster_judge *options,
-                      struct sl_cluster_verdicts *out)
+static bool is_anything_wrong(struct sl_cluster_model *model, uint64_t silent_before_ns)
 {
-    int err = judge_silence(node, options, out);
+    unsigned count;
+    struct sl_cluster_node *const *nodes = sl_cluster_nodes(model, &count);
 
-    for (unsigned i = 0; i < node->facts.verdict_count && err == 0; i++)
-        err = judge_one(node, &node->facts.verdicts[i], out);
+    for (unsigned i = 0; i < count; i++)
+        if (nodes[i]->facts.verdict_count > 0 || sl_cluster_is_silent(nodes[i], silent_before_ns))
+            return true;
+    return false;
+}
+
+static int judge_all_nodes(struct sl_cluster_model *model, const struct sl_cluster_judge *options,
+                           struct sl_cluster_verdicts *out)
+{
+    struct sl_job *job;
+    int err;
+
+    if (!is_anything_wrong(model, options->silent_before_ns))
+        return 0;
+    job = sl_job_new();
+    if (job == NULL)
+        return no_memory();
+    err = sl_cluster_past_add(options->history, job);
+    if (err == 0)
+        err = build_nodes(model, options->silent_before_ns, job);
+    if (err == 0)
+        err = judge_nodes(job, options, out);
+    sl_job_free(job);
     return err;
 }
 
 int sl_cluster_judge(struct sl_cluster_model *model, const struct sl_cluster_judge *options,
                      struct sl_cluster_verdicts *out)
 {
-    unsigned count;
-    struct sl_cluster_node *const *nodes = sl_cluster_nodes(model, &count);
-    int err = 0;
+    int err;
 
     *out = (struct sl_cluster_verdicts){.count = 0};
-    for (unsigned i = 0; i < count && err == 0; i++)
-        err = judge_node(nodes[i], options, out);
+    err = judge_all_nodes(model, options, out);
     if (err == 0)
         err = sl_cluster_judge_jobs(model, options, out);
     sort(out);

@@ -3,16 +3,24 @@
  * What is wrong with a cluster, by all that was observed of it: nodes that are silent, what agents
  * found wrong with their hosts, and what the diagnosis says of each job.
  *
- * A pure function of the model and of a time. A verdict's id is derived from what it accuses and
- * from the incident's own numbers (how many collectives the accused rank had begun; the number of
- * the agent's verdict), so that whoever observed the same gives the same id.
+ * A pure function of the model and of a time. A verdict is one of the diagnosis, with its id, its
+ * causes and its word on isolating a node (monitor/diagnosis/fuse.h): whoever observed the same
+ * says the same, and what was observed is kept as a case (cases.h) by which it is judged again.
  */
 #ifndef SL_MONITOR_CLUSTER_JUDGE_H
 #define SL_MONITOR_CLUSTER_JUDGE_H
 
+#include "monitor/cases/case.h"
 #include "monitor/cluster/model.h"
+#include "monitor/cluster/past.h"
 
-#define SL_CLUSTER_ID 17 /* 16 hexadecimal digits */
+#define SL_CLUSTER_ID SL_VERDICT_ID /* bytes: 16 hexadecimal digits, and the end */
+
+struct sl_cluster_cause {
+    uint8_t fault; /* enum sl_fault */
+    double probability;
+    char object[192];
+};
 
 struct sl_cluster_verdict {
     char id[SL_CLUSTER_ID];
@@ -25,6 +33,12 @@ struct sl_cluster_verdict {
     char **evidence;  /* sentences, the weightiest first */
     char **others;    /* objects that it could be as well */
     unsigned evidence_count, other_count;
+    struct sl_cluster_cause causes[SL_CAUSES_MAX]; /* the likeliest first */
+    unsigned cause_count;
+    double elsewhere;        /* probability that it is none of these */
+    double node_probability; /* that the hardware of its node is at fault */
+    double threshold; /* from which on isolating it is worth its risk; 0: no node is at fault */
+    bool act;         /* it reaches that */
 };
 
 struct sl_cluster_verdicts {
@@ -36,6 +50,8 @@ struct sl_cluster_judge {
     uint64_t silent_before_ns; /* heard of before it: silent */
     int64_t now_ms;            /* of the wall clock */
     int64_t stall_ms;          /* an operation that takes longer is a hang */
+    double false_isolations;   /* of healthy nodes, a node and day, that are acceptable */
+    const struct sl_cluster_past *history; /* of nodes; NULL: none is known */
 };
 
 /* -ENOMEM. */
@@ -48,12 +64,14 @@ void sl_cluster_verdict_fini(struct sl_cluster_verdict *verdict);
 
 /* Adds one with that id; NULL without memory. */
 struct sl_cluster_verdict *sl_cluster_verdict_add(struct sl_cluster_verdicts *verdicts,
-                                                  uint64_t id);
-__attribute__((format(printf, 2, 3))) int sl_cluster_say(struct sl_cluster_verdict *verdict,
-                                                         const char *format, ...);
-int sl_cluster_other(struct sl_cluster_verdict *verdict, const char *object);
-/* Text of an id: with its end, so that "ab", "c" is not "a", "bc". */
-uint64_t sl_cluster_hash_text(uint64_t hash, const char *text);
+                                                  const char *id);
+/* One of the diagnosis; NULL without memory. */
+struct sl_cluster_verdict *sl_cluster_take_verdict(struct sl_cluster_verdicts *verdicts,
+                                                   const struct sl_job *job,
+                                                   const struct sl_verdict *verdict);
+/* By which a job ("": what is of no job) is judged, and judged again. */
+struct sl_case_options sl_cluster_case_options(const struct sl_cluster_judge *judge,
+                                               const char *job);
 
 /* judge_job.c */
 int sl_cluster_judge_jobs(struct sl_cluster_model *model, const struct sl_cluster_judge *options,

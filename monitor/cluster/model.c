@@ -119,6 +119,7 @@ struct sl_cluster_node *sl_cluster_node(struct sl_cluster_model *model, const ch
     if (node == NULL)
         return NULL;
     snprintf(node->name, sizeof(node->name), "%s", name);
+    snprintf(node->facts.name, sizeof(node->facts.name), "%s", name);
     model->nodes[model->count++] = node;
     *slot_of(model, name) = node;
     model->is_sorted = false;
@@ -310,6 +311,10 @@ static int merge(struct sl_cluster_model *model, struct sl_cluster_node *node, u
     err = set_facts(node, source, message->bodies[source]);
     free(obs->body);
     *obs = (struct sl_cluster_obs){message->epoch, message->seq, message->time_ms, body, len};
+    if (message->epoch > node->facts.epoch)
+        node->facts.epoch = message->epoch;
+    node->facts.status_ms = node->obs[SL_OBSERVE_STATUS].time_ms;
+    node->facts.ranks_ms = node->obs[SL_OBSERVE_RANKS].time_ms;
     model->counts.bytes += bytes_of(node) - before;
     return err != 0 ? err : 1;
 }

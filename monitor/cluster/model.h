@@ -13,7 +13,7 @@
 #ifndef SL_MONITOR_CLUSTER_MODEL_H
 #define SL_MONITOR_CLUSTER_MODEL_H
 
-#include "monitor/cluster/facts.h"
+#include "monitor/read/facts.h"
 #include "monitor/observe.h"
 
 #define SL_CLUSTER_MESSAGE_MAX ((size_t)1 << 20) /* bytes of an observation */

@@ -21,7 +21,7 @@
 struct order {
     char command[SL_MON_PATH], key[SL_ACT_KEY], id[SL_CLUSTER_ID], cls[32], object[192];
     char node[SL_OBSERVE_NODE], job[64];
-    bool is_open;
+    const char *event; /* "opened", "isolate", "closed" */
     uint64_t deadline_ns;
 };
 
@@ -90,7 +90,7 @@ static void run_command(const void *arg, void *out)
          word = strtok_r(NULL, " \t", &save))
         argv[count++] = word;
     argv[count++] = order->key;
-    argv[count++] = order->is_open ? "opened" : "closed";
+    argv[count++] = order->event;
     argv[count++] = order->id;
     argv[count++] = order->cls;
     argv[count++] = order->object;
@@ -112,6 +112,19 @@ static const struct sl_book_entry *entry_of(const struct sl_book *book, const ch
     return NULL;
 }
 
+/* What the key is of; NULL: it is none. */
+static const char *event_of(const char *key)
+{
+    static const char *const events[] = {"opened", "isolate", "closed"};
+
+    if (strspn(key, "0123456789abcdef") != SL_CLUSTER_ID - 1 || key[SL_CLUSTER_ID - 1] != '-')
+        return NULL;
+    for (unsigned i = 0; i < SL_ARRAY_LEN(events); i++)
+        if (strcmp(key + SL_CLUSTER_ID, events[i]) == 0)
+            return events[i];
+    return NULL;
+}
+
 static void run(void *arg, const char *key)
 {
     struct sl_peers *peers = arg;
@@ -122,7 +135,7 @@ static void run(void *arg, const char *key)
     snprintf(order->command, sizeof(order->command), "%s", peers->config->cluster_command);
     snprintf(order->key, sizeof(order->key), "%s", key);
     snprintf(order->id, sizeof(order->id), "%.16s", key);
-    order->is_open = strcmp(key + SL_CLUSTER_ID - 1, "-opened") == 0;
+    order->event = event_of(key);
     if (entry != NULL) {
         memcpy(order->cls, entry->verdict.cls, sizeof(order->cls));
         memcpy(order->object, entry->verdict.object, sizeof(order->object));
@@ -165,14 +178,6 @@ static void poll_command(struct sl_peers *peers)
 
 /* ---- what others say ---- */
 
-static bool is_key(const char *key)
-{
-    size_t len = strspn(key, "0123456789abcdef");
-
-    return len == SL_CLUSTER_ID - 1 &&
-           (strcmp(key + len, "-opened") == 0 || strcmp(key + len, "-closed") == 0);
-}
-
 static const char *text_of(struct json_object *object, const char *key)
 {
     struct json_object *value;
@@ -191,9 +196,9 @@ static void take(struct sl_peers *peers, const char *topic, struct json_object *
 
     if (!sl_observe_is_node(instance))
         return;
-    if (strncmp(topic, "v1/claim/", 9) == 0 && is_key(topic + 9))
+    if (strncmp(topic, "v1/claim/", 9) == 0 && event_of(topic + 9) != NULL)
         sl_act_heard_claim(peers->act, topic + 9, instance);
-    else if (strncmp(topic, "v1/action/", 10) == 0 && is_key(topic + 10)) {
+    else if (strncmp(topic, "v1/action/", 10) == 0 && event_of(topic + 10) != NULL) {
         if (strcmp(text_of(object, "state"), "done") == 0)
             sl_act_heard_done(peers->act, topic + 10);
         else
@@ -231,12 +236,21 @@ static const struct sl_book_entry *next_change(const struct sl_book *book, uint6
     return found;
 }
 
+static void want(struct sl_peers *peers, const struct sl_book_entry *entry, const char *event)
+{
+    char key[SL_ACT_KEY];
+
+    snprintf(key, sizeof(key), "%s-%s", entry->verdict.id, event);
+    if (sl_act_want(peers->act, key) != 0)
+        peers->say(sluice_last_error());
+}
+
 /* 0: the broker has it. */
 static int tell_verdict(struct sl_peers *peers, const struct sl_book_entry *entry)
 {
     struct json_object *object = sl_cluster_verdict_json(entry);
     const char *text = json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN);
-    char topic[SL_MQTT_TOPIC], key[SL_ACT_KEY];
+    char topic[SL_MQTT_TOPIC];
     int err = text != NULL ? 0 : -ENOMEM;
 
     snprintf(topic, sizeof(topic), "v1/verdict/%s", entry->verdict.id);
@@ -245,10 +259,9 @@ static int tell_verdict(struct sl_peers *peers, const struct sl_book_entry *entr
     json_object_put(object);
     if (err != 0 || peers->config->cluster_command[0] == '\0')
         return err;
-    snprintf(key, sizeof(key), "%s-%s", entry->verdict.id,
-             sl_book_is_open(entry) ? "opened" : "closed");
-    if (sl_act_want(peers->act, key) != 0)
-        peers->say(sluice_last_error());
+    want(peers, entry, sl_book_is_open(entry) ? "opened" : "closed");
+    if (sl_book_is_open(entry) && entry->has_acted)
+        want(peers, entry, "isolate");
     return 0;
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* The parameters that an endpoint may have. */
-enum { NAME = 1, JOB = 2, STATE = 4, LIMIT = 8, OPEN = 16, AFTER = 32 };
+enum { NAME = 1, JOB = 2, STATE = 4, LIMIT = 8, OPEN = 16, AFTER = 32, ID = 64 };
 
 static const struct {
     const char *path, *help;
@@ -34,14 +34,16 @@ static const struct {
     {"/v1/ports", "name=NAME: a node's ports, and what they carried in the last minutes",
      SL_CLUSTER_PORTS, NAME, NAME},
     {"/v1/verdicts", "open=1: what is wrong, and what was", SL_CLUSTER_VERDICTS, OPEN, 0},
+    {"/v1/bundle", "id=VERDICT: what led to it, for sluicectl replay and explain",
+     SL_CLUSTER_BUNDLE, ID, ID},
     {"/v1/live", "server-sent events: /v1/cluster, when it changes", SL_CLUSTER_LIVE, 0, 0},
 };
 
 static const struct {
     const char *name;
     unsigned bit;
-} parameters[] = {{"name", NAME},   {"job", JOB},   {"state", STATE},
-                  {"limit", LIMIT}, {"open", OPEN}, {"after", AFTER}};
+} parameters[] = {{"name", NAME}, {"job", JOB},     {"state", STATE}, {"limit", LIMIT},
+                  {"open", OPEN}, {"after", AFTER}, {"id", ID}};
 
 const char *sl_cluster_endpoint(unsigned i, const char **help)
 {
@@ -95,6 +97,13 @@ static void set(struct sl_cluster_request *out, unsigned bit, const char *value)
     case NAME:
     case AFTER: set_node(out, value); break;
     case STATE: set_state(out, value); break;
+    case ID:
+        if (strspn(value, "0123456789abcdef") != sizeof(out->id) - 1 ||
+            value[sizeof(out->id) - 1] != '\0')
+            refuse(out, 400, "id is to be the 16 digits of a verdict's id");
+        else
+            memcpy(out->id, value, sizeof(out->id));
+        break;
     case JOB:
         if (strlen(value) >= sizeof(out->job))
             refuse(out, 400, "job is longer than %zu bytes", sizeof(out->job) - 1);

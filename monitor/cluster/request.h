@@ -26,13 +26,14 @@ enum sl_cluster_what {
     SL_CLUSTER_GRAPH,
     SL_CLUSTER_PORTS,
     SL_CLUSTER_VERDICTS,
+    SL_CLUSTER_BUNDLE,
     SL_CLUSTER_LIVE
 };
 
 struct sl_cluster_request {
     enum sl_cluster_what what;
-    char name[SL_OBSERVE_NODE]; /* of a node; in a list: those after it; "": all */
-    char job[64], state[16];
+    char name[SL_OBSERVE_NODE];      /* of a node; in a list: those after it; "": all */
+    char job[64], state[16], id[17]; /* id: of a verdict, 16 hexadecimal digits */
     bool is_open_only;
     unsigned limit;
     int status; /* of HTTP: 200, or why it is refused */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define IDLE_S 10u             /* a client that is silent so long is closed */
@@ -114,6 +115,29 @@ static enum MHD_Result reply_page(struct MHD_Connection *connection)
     return queue(connection, 200, response);
 }
 
+/* A file as it is. */
+static enum MHD_Result reply_bundle(const struct sl_serve *serve, struct MHD_Connection *connection,
+                                    const char *id)
+{
+    int fd = sl_cases_open(serve->view->cases, id);
+    struct MHD_Response *response;
+    struct stat stat;
+    char name[64];
+
+    if (fd < 0)
+        return refuse(connection, 404, "no bundle of that verdict is kept here");
+    response = fstat(fd, &stat) == 0 ? MHD_create_response_from_fd64((uint64_t)stat.st_size, fd)
+                                     : NULL; /* which closes it */
+    if (response == NULL) {
+        close(fd);
+        return MHD_NO;
+    }
+    snprintf(name, sizeof(name), "attachment; filename=\"%s.case\"", id);
+    (void)MHD_add_response_header(response, "Content-Disposition", name);
+    add_headers(response, "application/octet-stream");
+    return queue(connection, 200, response);
+}
+
 /* ---- who follows ---- */
 
 static char *state_event(const struct sl_serve *serve, size_t *len)
@@ -199,6 +223,8 @@ static enum MHD_Result answer(struct sl_serve *serve, struct MHD_Connection *con
         return reply_page(connection);
     if (request->status == 200 && request->what == SL_CLUSTER_LIVE)
         return follow(serve, connection);
+    if (request->status == 200 && request->what == SL_CLUSTER_BUNDLE)
+        return reply_bundle(serve, connection, request->id);
     if (sl_cluster_answer(serve->view, request, sl_api_wants_openmetrics(accept), &out) != 0)
         return MHD_NO;
     return reply(connection, &out);

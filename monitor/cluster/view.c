@@ -54,7 +54,7 @@ int sl_cluster_totals(const struct sl_cluster_view *view, struct sl_cluster_tota
 {
     unsigned count;
     struct sl_cluster_node *const *nodes = sl_cluster_nodes(view->model, &count);
-    struct sl_cluster_jobs jobs;
+    struct sl_facts_jobs jobs;
     int err = sl_cluster_jobs_find(view->model, view->silent_before_ns, &jobs);
 
     *out = (struct sl_cluster_totals){.nodes = count, .jobs = jobs.count};
@@ -75,7 +75,7 @@ int sl_cluster_totals(const struct sl_cluster_view *view, struct sl_cluster_tota
             out->open++;
             out->fatal += view->book->list[i].verdict.is_fatal;
         }
-    sl_cluster_jobs_free(&jobs);
+    sl_facts_jobs_free(&jobs);
     return err;
 }
 
@@ -251,11 +251,37 @@ static struct json_object *texts(char *const *list, unsigned count)
     return out;
 }
 
+static void add_share(struct json_object *out, const char *key, double share)
+{
+    char number[16];
+
+    snprintf(number, sizeof(number), "%.3f", share);
+    json_object_object_add(out, key, json_object_new_double_s(share, number));
+}
+
+/* What the diagnosis adds to a verdict: what may be behind it, and its word on isolation. */
+static void add_fused(struct json_object *out, const struct sl_cluster_verdict *verdict)
+{
+    struct json_object *causes = json_object_new_array();
+
+    for (unsigned i = 0; i < verdict->cause_count; i++) {
+        struct json_object *one = json_object_new_object();
+
+        add_text(one, "fault", sl_fault_name((enum sl_fault)verdict->causes[i].fault));
+        add_text(one, "object", verdict->causes[i].object);
+        add_share(one, "probability", verdict->causes[i].probability);
+        json_object_array_add(causes, one);
+    }
+    json_object_object_add(out, "causes", causes);
+    add_share(out, "elsewhere", verdict->elsewhere);
+    add_share(out, "node_probability", verdict->node_probability);
+    add_share(out, "threshold", verdict->threshold);
+}
+
 struct json_object *sl_cluster_verdict_json(const struct sl_book_entry *entry)
 {
     const struct sl_cluster_verdict *verdict = &entry->verdict;
     struct json_object *out = json_object_new_object();
-    char number[16];
 
     add_text(out, "id", verdict->id);
     add_bool(out, "open", sl_book_is_open(entry));
@@ -264,15 +290,16 @@ struct json_object *sl_cluster_verdict_json(const struct sl_book_entry *entry)
     add_text(out, "node", verdict->node);
     add_text(out, "job", verdict->job);
     add_text(out, "severity", verdict->is_fatal ? "fatal" : "degraded");
-    snprintf(number, sizeof(number), "%.3f", verdict->probability);
-    json_object_object_add(out, "probability",
-                           json_object_new_double_s(verdict->probability, number));
+    add_share(out, "probability", verdict->probability);
     add_time(out, "since_ms", verdict->since_ms);
     add_time(out, "opened_ms", entry->opened_ms);
     add_time(out, "closed_ms", entry->closed_ms);
     add_number(out, "change", entry->change);
     json_object_object_add(out, "evidence", texts(verdict->evidence, verdict->evidence_count));
     json_object_object_add(out, "others", texts(verdict->others, verdict->other_count));
+    add_fused(out, verdict);
+    add_bool(out, "isolate", entry->has_acted);
+    add_bool(out, "bundle", entry->has_case);
     return out;
 }
 

@@ -6,7 +6,7 @@
 #ifndef SL_MONITOR_CLUSTER_VIEW_H
 #define SL_MONITOR_CLUSTER_VIEW_H
 
-#include "monitor/cluster/book.h"
+#include "monitor/cluster/cases.h"
 #include "monitor/cluster/collect.h"
 #include "monitor/cluster/history.h"
 #include "monitor/cluster/jobs.h"
@@ -29,6 +29,7 @@ struct sl_cluster_view {
     struct sl_cluster_model *model;
     const struct sl_book *book;
     const struct sl_history *history;
+    const struct sl_cases *cases;
     struct sl_collect_counts collect;
     struct sl_cluster_link link;
     const char *members_why;
@@ -44,7 +45,8 @@ struct sl_cluster_answer {
     size_t len;
 };
 
-/* -ENOMEM. What cannot be answered is an answer too, with its status. Not of PAGE and LIVE. */
+/* -ENOMEM. What cannot be answered is an answer too, with its status. Not of PAGE, LIVE and BUNDLE.
+ */
 int sl_cluster_answer(const struct sl_cluster_view *view, const struct sl_cluster_request *request,
                       bool openmetrics, struct sl_cluster_answer *out);
 int sl_cluster_answer_error(int status, const char *why, struct sl_cluster_answer *out);

@@ -25,14 +25,14 @@ static void add_number(struct json_object *out, const char *key, int64_t value)
 
 /* ---- jobs ---- */
 
-static struct json_object *job_json(const struct sl_cluster_job *job)
+static struct json_object *job_json(const struct sl_facts_job *job)
 {
     struct json_object *out = json_object_new_object();
     unsigned waiting = 0, silent = 0;
     int64_t longest = 0;
 
     for (unsigned i = 0; i < job->rank_count; i++) {
-        const struct sl_cluster_rank *rank = &job->ranks[i];
+        const struct sl_facts_rank *rank = &job->ranks[i];
 
         silent += rank->is_silent;
         if (!rank->fact->op.is_there)
@@ -52,7 +52,7 @@ static struct json_object *job_json(const struct sl_cluster_job *job)
 struct json_object *sl_cluster_jobs_json(const struct sl_cluster_view *view)
 {
     struct json_object *out = json_object_new_object(), *list = json_object_new_array();
-    struct sl_cluster_jobs jobs;
+    struct sl_facts_jobs jobs;
 
     if (sl_cluster_jobs_find(view->model, view->silent_before_ns, &jobs) != 0) {
         json_object_put(out);
@@ -63,7 +63,7 @@ struct json_object *sl_cluster_jobs_json(const struct sl_cluster_view *view)
     for (unsigned i = 0; i < jobs.count; i++)
         json_object_array_add(list, job_json(&jobs.list[i]));
     json_object_object_add(out, "jobs", list);
-    sl_cluster_jobs_free(&jobs);
+    sl_facts_jobs_free(&jobs);
     return out;
 }
 
@@ -125,14 +125,14 @@ static void add_cells(struct json_object *out, struct sl_job *job)
 struct json_object *sl_cluster_matrix_json(const struct sl_cluster_view *view, const char *name)
 {
     struct json_object *out = NULL, *hosts;
-    struct sl_cluster_jobs jobs;
-    const struct sl_cluster_job *from;
+    struct sl_facts_jobs jobs;
+    const struct sl_facts_job *from;
     struct sl_job *job;
 
     if (sl_cluster_jobs_find(view->model, view->silent_before_ns, &jobs) != 0)
         return NULL;
-    from = sl_cluster_job_named(&jobs, name);
-    if (from != NULL && sl_cluster_job_build(from, &job) == 0) {
+    from = sl_facts_job_named(&jobs, name);
+    if (from != NULL && sl_facts_job_build(from, &job) == 0) {
         out = json_object_new_object();
         hosts = json_object_new_array();
         add_number(out, "version", 1);
@@ -145,7 +145,7 @@ struct json_object *sl_cluster_matrix_json(const struct sl_cluster_view *view, c
         add_cells(out, job);
         sl_job_free(job);
     }
-    sl_cluster_jobs_free(&jobs);
+    sl_facts_jobs_free(&jobs);
     return out;
 }
 
@@ -162,7 +162,7 @@ struct wait {
 };
 
 struct graph {
-    const struct sl_cluster_job *from;
+    const struct sl_facts_job *from;
     const struct sl_job *job;
     struct wait waits[WAITS_MAX];
     unsigned wait_count, left_out;
@@ -235,7 +235,7 @@ static struct json_object *peers_json(const struct graph *graph)
     struct json_object *out = json_object_new_array();
 
     for (unsigned i = 0; i < graph->from->rank_count; i++) {
-        const struct sl_cluster_rank *rank = &graph->from->ranks[i];
+        const struct sl_facts_rank *rank = &graph->from->ranks[i];
         const struct sl_fact_op *op = &rank->fact->op;
         struct json_object *pair;
         char id[24];
@@ -289,18 +289,18 @@ static struct json_object *graph_json(struct graph *graph, int64_t now_ms)
 struct json_object *sl_cluster_graph_json(const struct sl_cluster_view *view, const char *name)
 {
     struct json_object *out = NULL;
-    struct sl_cluster_jobs jobs;
+    struct sl_facts_jobs jobs;
     struct graph graph = {.wait_count = 0};
     struct sl_job *job;
 
     if (sl_cluster_jobs_find(view->model, view->silent_before_ns, &jobs) != 0)
         return NULL;
-    graph.from = sl_cluster_job_named(&jobs, name);
-    if (graph.from != NULL && sl_cluster_job_build(graph.from, &job) == 0) {
+    graph.from = sl_facts_job_named(&jobs, name);
+    if (graph.from != NULL && sl_facts_job_build(graph.from, &job) == 0) {
         graph.job = job;
         out = graph_json(&graph, view->now_ms);
         sl_job_free(job);
     }
-    sl_cluster_jobs_free(&jobs);
+    sl_facts_jobs_free(&jobs);
     return out;
 }

@@ -27,6 +27,8 @@ static const double fits[SL_VERDICT_CLASSES][SL_FAULTS] = {
     [SL_VERDICT_SLOW_RECEIVER] = {TIMES, RULE, RULE, TIMES, SELDOM},
     [SL_VERDICT_SLOW_LINK] = {SELDOM, RULE, RULE, SELDOM, SELDOM},
     [SL_VERDICT_SLOW_GROUP] = {SELDOM, RULE, RULE, SELDOM, SELDOM},
+    [SL_VERDICT_NODE_SILENT] = {SELDOM, TIMES, TIMES, RULE, TIMES},
+    [SL_VERDICT_NODE_FAULT] = {RULE, RULE, RULE, RULE, RULE},
 };
 
 #define DOUBT 0.001   /* that nothing of this is the cause */
@@ -52,6 +54,24 @@ static void digest_object(struct sl_digest *digest, const struct sl_job *job,
     sl_digest_add_text(digest, sl_job_string(job, object->name));
 }
 
+/* Which hang it is, for who looks again and again: who hangs begins nothing more, and being slow
+ * goes on. */
+static void digest_watched(struct sl_digest *digest, const struct sl_job *job,
+                           const struct sl_verdict *verdict)
+{
+    bool is_rank = verdict->accused.kind == SL_OBJECT_RANK && verdict->accused.a < job->rank_count;
+    uint64_t begun = 0;
+    char text[32];
+
+    if (verdict->cls >= SL_VERDICT_SLOW_RANK)
+        return;
+    for (uint32_t r = 0; r < job->rank_count; r++)
+        if (!is_rank || r == verdict->accused.a)
+            begun += job->ranks[r].begun;
+    snprintf(text, sizeof(text), "begun %llu", (unsigned long long)begun);
+    sl_digest_add_text(digest, text);
+}
+
 /* Class, object and episode: what comes in later of the same incident leaves it. */
 static void make_id(const struct sl_fuse *fuse, struct sl_verdict *verdict)
 {
@@ -62,7 +82,11 @@ static void make_id(const struct sl_fuse *fuse, struct sl_verdict *verdict)
     sl_digest_add_text(&digest, fuse->options->scope != NULL ? fuse->options->scope : "");
     sl_digest_add_text(&digest, sl_verdict_class_name(verdict->cls));
     digest_object(&digest, fuse->job, &verdict->accused);
-    if (verdict->since_ns != SL_JOB_NEVER) {
+    if (verdict->episode[0] != '\0') {
+        sl_digest_add_text(&digest, verdict->episode);
+    } else if (fuse->job->is_watched) {
+        digest_watched(&digest, fuse->job, verdict);
+    } else if (verdict->since_ns != SL_JOB_NEVER) {
         snprintf(text, sizeof(text), "%lld", (long long)verdict->since_ns);
         sl_digest_add_text(&digest, text);
     } else {
@@ -330,7 +354,9 @@ static int fuse_one(struct sl_fuse *fuse, struct sl_verdict *verdict)
     make_id(fuse, verdict);
     if (verdict->cls == SL_VERDICT_NOT_HUNG || verdict->accused.kind == SL_OBJECT_PROGRAM)
         return 0;
-    err = find_evidence(fuse, verdict->since_ns);
+    /* What is told of nodes alone is what they have now. */
+    err = find_evidence(fuse, verdict->cls < SL_VERDICT_JOB_CLASSES ? verdict->since_ns
+                                                                    : fuse->job->now_ns);
     if (err != 0)
         return err;
     sum.objects = reallocarray(NULL, (size_t)set + fuse->host_count, sizeof(*sum.objects));

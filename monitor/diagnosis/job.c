@@ -15,7 +15,7 @@ struct sl_job_inside {
     size_t comm_of_cap;
     struct sl_job_members members;
     size_t rank_cap, comm_cap, op_cap, count_cap, edge_cap, sample_cap, first_cap, event_cap,
-        fault_cap;
+        fault_cap, node_cap;
     size_t port_cap, route_cap;
 };
 
@@ -68,6 +68,7 @@ void sl_job_free(struct sl_job *job)
     free(job->samples);
     free(job->events);
     free(job->faults);
+    free(job->nodes);
     free(job->ports);
     free(job->routes);
     if (job->inside != NULL) {
@@ -282,6 +283,14 @@ int sl_job_add_event(struct sl_job *job, const struct sl_job_event *event)
     if (grow(&job->events, &job->inside->event_cap, job->event_count, sizeof(*job->events)) != 0)
         return -ENOMEM;
     job->events[job->event_count++] = *event;
+    return 0;
+}
+
+int sl_job_add_node(struct sl_job *job, const struct sl_job_node *node)
+{
+    if (grow(&job->nodes, &job->inside->node_cap, job->node_count, sizeof(*job->nodes)) != 0)
+        return -ENOMEM;
+    job->nodes[job->node_count++] = *node;
     return 0;
 }
 

@@ -113,6 +113,19 @@ struct sl_job_event {
     uint32_t kind, subject, check, source; /* texts: "port", "mlx5_0:1", "link_flap", "rtnetlink" */
     uint32_t text;                         /* the sentence of its evidence */
     int64_t at_ns, end_ns; /* UTC; at_ns may be SL_JOB_NEVER; end_ns at least at_ns */
+    /* Of a verdict that the agent has open: its number there, which is never 0, and its class. */
+    uint64_t number;
+    uint32_t cls;
+    bool is_fatal;
+};
+
+/* A node that is watched, whether a rank of the job is on it or not. */
+struct sl_job_node {
+    uint32_t host, why; /* texts; why: nothing is heard of it */
+    uint64_t epoch;     /* when its agent began; 0: it was never heard of */
+    int64_t last_ns;    /* when it was heard of last, or SL_JOB_NEVER */
+    bool is_silent;     /* nothing is heard of it any more, */
+    bool is_dead;       /* and its connection broke, or its agent said that it ends */
 };
 
 /* A fault that a node had: its history. Times all of one clock, UTC or from the history's begin. */
@@ -143,7 +156,8 @@ struct sl_job_rank {
     /* When it last looked after what it has begun, SL_JOB_NEVER: not told. What is pending for
      * longer than that is moved by nobody. */
     int64_t moved_ns;
-    uint32_t halt; /* why its process does not run ("is stopped"): text, or "" */
+    uint32_t halt;  /* why its process does not run ("is stopped"): text, or "" */
+    uint64_t begun; /* collectives that it had called when it was heard of last: of is_watched */
 };
 
 struct sl_job_comm {
@@ -170,11 +184,16 @@ struct sl_job {
     size_t event_count;
     struct sl_job_fault *faults;
     size_t fault_count;
+    struct sl_job_node *nodes;
+    size_t node_count;
     struct sl_job_port *ports;
     size_t port_count;
     struct sl_job_route *routes;
     size_t route_count;
     int64_t now_ns; /* when the job was looked at (a dump's time), or SL_JOB_NEVER */
+    /* By somebody who looks again and again: times of one incident differ from look to look by some
+     * ms, what ranks have begun does not. Ids go by that. */
+    bool is_watched;
     struct sl_job_inside *inside;
 };
 
@@ -208,6 +227,7 @@ int sl_job_add_sample(struct sl_job *job, const struct sl_job_sample *sample);
 /* These are of hosts; a host needs no rank. */
 int sl_job_add_event(struct sl_job *job, const struct sl_job_event *event);
 int sl_job_add_fault(struct sl_job *job, const struct sl_job_fault *fault);
+int sl_job_add_node(struct sl_job *job, const struct sl_job_node *node);
 int sl_job_add_port(struct sl_job *job, const struct sl_job_port *port);
 int sl_job_add_route(struct sl_job *job, const struct sl_job_route *route);
 

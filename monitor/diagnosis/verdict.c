@@ -16,6 +16,7 @@ static const char *const names[SL_VERDICT_CLASSES] = {
     [SL_VERDICT_MISMATCH] = "mismatch",       [SL_VERDICT_SLOW_RANK] = "slow_rank",
     [SL_VERDICT_SLOW_SENDER] = "slow_sender", [SL_VERDICT_SLOW_RECEIVER] = "slow_receiver",
     [SL_VERDICT_SLOW_LINK] = "slow_link",     [SL_VERDICT_SLOW_GROUP] = "slow_group",
+    [SL_VERDICT_NODE_SILENT] = "node_silent", [SL_VERDICT_NODE_FAULT] = "node_fault",
 };
 
 const char *sl_verdict_class_name(enum sl_verdict_class cls)
@@ -107,7 +108,9 @@ static int by_verdict(const void *a, const void *b)
     const struct sl_verdict *x = a, *y = b;
     int order = by_u32(x->cls, y->cls);
 
-    return order != 0 ? order : sl_object_order(&x->accused, &y->accused);
+    if (order == 0)
+        order = sl_object_order(&x->accused, &y->accused);
+    return order != 0 ? order : strcmp(x->episode, y->episode);
 }
 
 void sl_verdicts_sort(struct sl_verdicts *verdicts)

@@ -20,8 +20,11 @@ enum sl_verdict_class {
     SL_VERDICT_SLOW_SENDER,
     SL_VERDICT_SLOW_RECEIVER,
     SL_VERDICT_SLOW_LINK,
-    SL_VERDICT_SLOW_GROUP, /* a leaf, plane, rail or spine */
-    SL_VERDICT_CLASSES
+    SL_VERDICT_SLOW_GROUP,  /* a leaf, plane, rail or spine */
+    SL_VERDICT_NODE_SILENT, /* of no job: nothing is heard of a node's agent */
+    SL_VERDICT_NODE_FAULT,  /* of no job: what a node's agent found */
+    SL_VERDICT_CLASSES,
+    SL_VERDICT_JOB_CLASSES = SL_VERDICT_NODE_SILENT
 };
 
 enum sl_object_kind {
@@ -69,6 +72,8 @@ struct sl_verdict {
     uint32_t other_count;
     double probability; /* that the accused object is it */
     int64_t since_ns;   /* when it began, or SL_JOB_NEVER */
+    char episode[48];   /* what is the same as long as it lasts, for its id; "": not told */
+    uint32_t event;     /* of a node's fault: the agent's word, its place in job->events plus 1 */
     char **evidence;    /* sentences, the weightiest first */
     uint32_t evidence_count;
 

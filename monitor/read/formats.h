@@ -20,6 +20,7 @@ extern const struct sl_read_format sl_read_bench;          /* sluice-bench --jso
 extern const struct sl_read_format sl_read_page;           /* a state page of Sluice */
 extern const struct sl_read_format sl_read_status;         /* the same, of sluice-bench --status */
 extern const struct sl_read_format sl_read_agent_ranks;    /* ranks of a node agent */
+extern const struct sl_read_format sl_read_observations;   /* what agents publish, lines of JSON */
 extern const struct sl_read_format sl_read_edges;          /* what passed from rank to rank, CSV */
 extern const struct sl_read_format sl_read_ibnetdiscover;  /* where ports of hosts lead */
 

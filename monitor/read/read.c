@@ -13,14 +13,28 @@
 
 /* A trace of Kineto lists process groups as the Flight Recorder's JSON does: it is asked before; and
  * NCCL's is a Chrome trace, too. */
-const struct sl_read_format *const sl_read_formats[] = {
-    &sl_read_flight,      &sl_read_nccl_trace,    &sl_read_trace,
-    &sl_read_flight_json, &sl_read_ras,           &sl_read_inspector,
-    &sl_read_xpu_timer,   &sl_read_minibatch,     &sl_read_inspector_prom,
-    &sl_read_nccl,        &sl_read_bench,         &sl_read_page,
-    &sl_read_status,      &sl_read_agent_ranks,   &sl_read_probe,
-    &sl_read_agent,       &sl_read_agent_lines,   &sl_read_history,
-    &sl_read_edges,       &sl_read_ibnetdiscover, NULL};
+const struct sl_read_format *const sl_read_formats[] = {&sl_read_flight,
+                                                        &sl_read_nccl_trace,
+                                                        &sl_read_trace,
+                                                        &sl_read_flight_json,
+                                                        &sl_read_ras,
+                                                        &sl_read_inspector,
+                                                        &sl_read_xpu_timer,
+                                                        &sl_read_minibatch,
+                                                        &sl_read_inspector_prom,
+                                                        &sl_read_nccl,
+                                                        &sl_read_bench,
+                                                        &sl_read_page,
+                                                        &sl_read_status,
+                                                        &sl_read_agent_ranks,
+                                                        &sl_read_probe,
+                                                        &sl_read_observations,
+                                                        &sl_read_agent,
+                                                        &sl_read_agent_lines,
+                                                        &sl_read_history,
+                                                        &sl_read_edges,
+                                                        &sl_read_ibnetdiscover,
+                                                        NULL};
 
 /* ---- the bytes of a file ---- */
 

@@ -140,7 +140,7 @@ def write(name, what, mode=0o644):
 
 def instance(number):
     conf = write(f"i{number}.conf", f"[mqtt]\nbroker = 127.0.0.1:{BROKER}\n[cluster]\nhttp = 127.0.0.1:{PORTS[number]}\ninstance = i{number}\n"
-                 f"stall_s = {STALL}\nconfirm_s = 2\nsilent_s = 120\ncommand = {folder}/act {folder}\n")
+                 f"stall_s = {STALL}\nconfirm_s = 2\nsilent_s = 120\ncases = {folder}/cases{number}\ncommand = {folder}/act {folder}\n")
     return begin([sluiced, "--cluster", "--config", conf], f"i{number}")
 
 

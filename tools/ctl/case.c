@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FOLDER "/var/lib/sluiced/cases"
+#define FOLDER "/var/lib/sluiced-cluster/cases"
 
 const char sc_case_usage[] = "       sluicectl [-o json] replay BUNDLE\n"
                              "       sluicectl explain BUNDLE [ID]\n"

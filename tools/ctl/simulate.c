@@ -35,7 +35,7 @@ struct request {
     bool json;
     uint32_t ranks, trials;
     uint64_t seed;
-    enum sl_verdict_class cls; /* SL_VERDICT_CLASSES: all of them */
+    enum sl_verdict_class cls; /* SL_VERDICT_JOB_CLASSES: all of them */
     double strengths[STRENGTHS_MOST];
     unsigned strength_count;
     double node_days;
@@ -53,10 +53,10 @@ static int refuse(const char *why)
 static bool take_class(const char *word, enum sl_verdict_class *out)
 {
     if (strcmp(word, "all") == 0) {
-        *out = SL_VERDICT_CLASSES;
+        *out = SL_VERDICT_JOB_CLASSES;
         return true;
     }
-    for (unsigned cls = 0; cls < SL_VERDICT_CLASSES; cls++)
+    for (unsigned cls = 0; cls < SL_VERDICT_JOB_CLASSES; cls++)
         if (strcmp(word, sl_verdict_class_name((enum sl_verdict_class)cls)) == 0) {
             *out = (enum sl_verdict_class)cls;
             return true;
@@ -306,8 +306,8 @@ static int simulate_many(const struct request *request)
     if (list == NULL)
         printf("%-14s %8s %6s %6s %8s %8s %7s %6s %6s %9s %8s\n", "class", "times", "jobs",
                "ident.", "found %", "in set %", "set", "wrong", "silent", "steps", "judged s");
-    for (unsigned cls = 0; cls < SL_VERDICT_CLASSES && status == SC_GOOD; cls++)
-        if (request->cls == SL_VERDICT_CLASSES || request->cls == cls)
+    for (unsigned cls = 0; cls < SL_VERDICT_JOB_CLASSES && status == SC_GOOD; cls++)
+        if (request->cls == SL_VERDICT_JOB_CLASSES || request->cls == cls)
             status = try_class(request, (enum sl_verdict_class)cls, list);
     if (list == NULL)
         return status;
@@ -362,7 +362,7 @@ int sc_simulate(int count, char **words)
         return simulate_health(&request);
     if (request.trials > 0)
         return simulate_many(&request);
-    if (request.cls == SL_VERDICT_CLASSES)
+    if (request.cls == SL_VERDICT_JOB_CLASSES)
         return refuse("all faults need --trials");
     return simulate_one(&request);
 }

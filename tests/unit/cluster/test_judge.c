@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is wrong with a cluster: the same observations give the same verdicts and ids, and the book
  * opens and closes each once. */
+#include "maker.h"
+
 #include "core/err.h"
 #include "monitor/cluster/book.h"
 #include "monitor/cluster/jobs.h"
@@ -14,85 +16,14 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define SECOND UINT64_C(1000000000)
-#define RANKS 8
-#define T0 1764142595000 /* ms */
-
-static struct sl_cluster_model *new_model(void)
-{
-    static const struct sl_cluster_limits limits = {.nodes = 1000, .bytes = 1 << 24};
-    struct sl_cluster_model *model;
-
-    assert_int_equal(sl_cluster_model_new(&limits, &model), 0);
-    return model;
-}
-
-static void take(struct sl_cluster_model *model, const char *text)
-{
-    struct sl_cluster_node *node = NULL;
-
-    assert_true(sl_cluster_take(model, text, strlen(text), NULL, &node) >= 0);
-    node->heard_ns = 100 * SECOND;
-}
-
-static unsigned peer; /* that ranks wait for */
-
-/* A rank of a job, each on a node of its own. wait_s 0: it is at nothing. */
-static void rank(struct sl_cluster_model *model, unsigned number, unsigned seq, unsigned begun,
-                 double wait_s)
-{
-    char text[1024], waits[256] = "";
-
-    if (wait_s > 0)
-        snprintf(waits, sizeof(waits),
-                 ",\"waits\":{\"communicator\":\"c1\",\"operation\":\"allreduce\",\"number\":%u,"
-                 "\"elements\":64,\"type\":\"f32\",\"peer\":%u,\"for_seconds\":%.3f}",
-                 begun, peer, wait_s);
-    snprintf(text, sizeof(text),
-             "{\"version\":1,\"node\":\"n%u\",\"epoch\":1,\"seq\":%u,\"time_ms\":%" PRIu64 ","
-             "\"sources\":{\"ranks\":{\"ranks\":[{\"pid\":%u,\"job\":\"train\",\"rank\":%u,"
-             "\"size\":%d,\"communicators\":[{\"id\":\"c1\",\"rank\":%u,\"size\":%d,"
-             "\"collectives\":%u,\"ended\":%u}]%s}]}}}",
-             number, seq, (uint64_t)T0 + seq, 100 + number, number, RANKS, number, RANKS, begun,
-             wait_s > 0 ? begun - 1 : begun, waits);
-    take(model, text);
-}
-
-static void status(struct sl_cluster_model *model, const char *node, const char *verdicts)
-{
-    char text[1024];
-
-    snprintf(text, sizeof(text),
-             "{\"version\":1,\"node\":\"%s\",\"epoch\":1,\"seq\":1,\"time_ms\":%" PRIu64 ","
-             "\"sources\":{\"status\":{\"health\":\"bad\",\"verdicts\":[%s]}}}",
-             node, (uint64_t)T0, verdicts);
-    take(model, text);
-}
-
-static struct sl_cluster_verdicts judge(struct sl_cluster_model *model)
-{
-    const struct sl_cluster_judge options = {
-        .silent_before_ns = 90 * SECOND, .now_ms = T0 + 1000, .stall_ms = 30000};
-    struct sl_cluster_verdicts verdicts;
-
-    assert_int_equal(sl_cluster_judge(model, &options, &verdicts), 0);
-    return verdicts;
-}
-
-static void hang(struct sl_cluster_model *model, unsigned seq)
-{
-    for (unsigned i = 0; i < RANKS; i++)
-        rank(model, i, seq, i == 5 ? 41 : 42, i == 5 ? 0 : 31 + seq);
-}
-
 static void who_has_not_called_is_named(void **state)
 {
-    struct sl_cluster_model *model = new_model();
+    struct sl_cluster_model *model = maker_new();
     struct sl_cluster_verdicts verdicts;
 
     (void)state;
-    hang(model, 1);
-    verdicts = judge(model);
+    maker_hang(model, 1);
+    verdicts = maker_verdicts(model, &maker_judge);
     assert_int_equal(verdicts.count, 1);
     assert_string_equal(verdicts.list[0].cls, "host_stalled");
     assert_string_equal(verdicts.list[0].object, "rank 5 (host n5)");
@@ -104,13 +35,28 @@ static void who_has_not_called_is_named(void **state)
 
 static void below_the_stall_nobody_is(void **state)
 {
-    struct sl_cluster_model *model = new_model();
+    struct sl_cluster_model *model = maker_new();
     struct sl_cluster_verdicts verdicts;
 
     (void)state;
     for (unsigned i = 0; i < RANKS; i++)
-        rank(model, i, 1, i == 5 ? 41 : 42, i == 5 ? 0 : 29);
-    verdicts = judge(model);
+        maker_rank(model, i, 1, i == 5 ? 41 : 42, i == 5 ? 0 : 29);
+    verdicts = maker_verdicts(model, &maker_judge);
+    assert_int_equal(verdicts.count, 0);
+    sl_cluster_model_free(model);
+}
+
+/* A node whose clock is an hour behind, or of which nothing new came for a while, waits for no
+ * longer than it says. */
+static void clocks_of_nodes_may_differ(void **state)
+{
+    struct sl_cluster_model *model = maker_new();
+    struct sl_cluster_verdicts verdicts;
+
+    (void)state;
+    for (unsigned i = 0; i < RANKS; i++)
+        maker_rank(model, i, i == 3 ? 3600001 : 1, i == 5 ? 41 : 42, i == 5 ? 0 : 29);
+    verdicts = maker_verdicts(model, &maker_judge);
     assert_int_equal(verdicts.count, 0);
     sl_cluster_model_free(model);
 }
@@ -118,22 +64,22 @@ static void below_the_stall_nobody_is(void **state)
 /* The id stays while the hang lasts, whatever times and order; another hang has another. */
 static void an_id_is_of_the_incident(void **state)
 {
-    struct sl_cluster_model *first = new_model(), *second = new_model();
+    struct sl_cluster_model *first = maker_new(), *second = maker_new();
     struct sl_cluster_verdicts one, two;
 
     (void)state;
-    hang(first, 1);
+    maker_hang(first, 1);
     for (unsigned i = RANKS; i > 0; i--)
-        rank(second, i - 1, 7, i - 1 == 5 ? 41 : 42, i - 1 == 5 ? 0 : 38);
-    one = judge(first);
-    two = judge(second);
+        maker_rank(second, i - 1, 7, i - 1 == 5 ? 41 : 42, i - 1 == 5 ? 0 : 38);
+    one = maker_verdicts(first, &maker_judge);
+    two = maker_verdicts(second, &maker_judge);
     assert_int_equal(one.count, 1);
     assert_int_equal(two.count, 1);
     assert_string_equal(one.list[0].id, two.list[0].id);
     sl_cluster_verdicts_free(&two);
     for (unsigned i = 0; i < RANKS; i++)
-        rank(second, i, 9, i == 5 ? 99 : 100, i == 5 ? 0 : 40);
-    two = judge(second);
+        maker_rank(second, i, 9, i == 5 ? 99 : 100, i == 5 ? 0 : 40);
+    two = maker_verdicts(second, &maker_judge);
     assert_int_equal(two.count, 1);
     assert_string_not_equal(one.list[0].id, two.list[0].id);
     sl_cluster_verdicts_free(&one);
@@ -145,16 +91,17 @@ static void an_id_is_of_the_incident(void **state)
 /* Rank 0 is still at 41, which others have ended: its part did not come through rank 5. */
 static void who_waits_for_the_culprit_is_not_accused(void **state)
 {
-    struct sl_cluster_model *model = new_model();
+    struct sl_cluster_model *model = maker_new();
     struct sl_cluster_verdicts verdicts;
 
     (void)state;
     for (unsigned round = 0; round < 2; round++) {
-        hang(model, 1 + 2 * round);
-        peer = round == 0 ? 5 : 0; /* in the second round it says nothing of whom it waits for */
-        rank(model, 0, 2 + 2 * round, 41, 31);
-        peer = 0;
-        verdicts = judge(model);
+        maker_hang(model, 1 + 2 * round);
+        maker_peer =
+            round == 0 ? 5 : 0; /* in the second round it says nothing of whom it waits for */
+        maker_rank(model, 0, 2 + 2 * round, 41, 31);
+        maker_peer = 0;
+        verdicts = maker_verdicts(model, &maker_judge);
         assert_int_equal(verdicts.count, 1 + round);
         sl_cluster_verdicts_free(&verdicts);
     }
@@ -164,29 +111,29 @@ static void who_waits_for_the_culprit_is_not_accused(void **state)
 /* All have called it and none has ended it: the job's records accuse everybody. */
 static void an_agent_narrows_a_set_to_the_rank_that_is_stopped(void **state)
 {
-    struct sl_cluster_model *model = new_model();
+    struct sl_cluster_model *model = maker_new();
     struct sl_cluster_verdicts verdicts;
     bool found = false;
 
     (void)state;
     for (unsigned i = 0; i < RANKS; i++)
-        rank(model, i, 1, 42, 40);
-    verdicts = judge(model);
+        maker_rank(model, i, 1, 42, 40);
+    verdicts = maker_verdicts(model, &maker_judge);
     assert_int_equal(verdicts.count, 1);
     assert_string_equal(verdicts.list[0].cls, "comm_stuck");
     assert_true(verdicts.list[0].other_count == RANKS - 1);
     sl_cluster_verdicts_free(&verdicts);
-    status(
+    maker_status(
         model, "n3",
         "{\"id\":9,\"opened_ms\":5,\"kind\":\"process\",\"subject\":\"pid 103\","
         "\"check\":\"stopped\",\"class\":\"RankSlow\",\"fatal\":false,\"text\":\"by a signal\"}");
-    verdicts = judge(model);
+    verdicts = maker_verdicts(model, &maker_judge);
     assert_int_equal(verdicts.count, 2);
     for (unsigned i = 0; i < verdicts.count; i++)
         if (strcmp(verdicts.list[i].object, "rank 3 (host n3)") == 0) {
             found = true;
-            assert_string_equal(verdicts.list[i].evidence[0],
-                                "the agent of n3 says of rank 3: stopped: by a signal");
+            assert_string_equal(verdicts.list[i].cls, "host_stalled");
+            assert_non_null(strstr(verdicts.list[i].evidence[0], "is stopped"));
         }
     assert_true(found);
     sl_cluster_verdicts_free(&verdicts);
@@ -195,16 +142,17 @@ static void an_agent_narrows_a_set_to_the_rank_that_is_stopped(void **state)
 
 static void nodes_that_are_silent_and_what_agents_found_are_told(void **state)
 {
-    struct sl_cluster_model *model = new_model();
+    struct sl_cluster_model *model = maker_new();
     struct sl_cluster_verdicts verdicts;
 
     (void)state;
-    status(model, "a",
-           "{\"id\":3,\"opened_ms\":5,\"kind\":\"port\",\"subject\":\"mlx5_0:1\",\"check\":"
-           "\"link_down\",\"class\":\"NICDown\",\"fatal\":true,\"text\":\"the port is down\"}");
-    status(model, "b", "");
+    maker_status(
+        model, "a",
+        "{\"id\":3,\"opened_ms\":5,\"kind\":\"port\",\"subject\":\"mlx5_0:1\",\"check\":"
+        "\"link_down\",\"class\":\"NICDown\",\"fatal\":true,\"text\":\"the port is down\"}");
+    maker_status(model, "b", "");
     sl_cluster_node(model, "b", false)->heard_ns = 5 * SECOND;
-    verdicts = judge(model);
+    verdicts = maker_verdicts(model, &maker_judge);
     assert_int_equal(verdicts.count, 2);
     for (unsigned i = 0; i < 2; i++) {
         bool is_silence = strcmp(verdicts.list[i].cls, "node_silent") == 0;
@@ -220,21 +168,22 @@ static void nodes_that_are_silent_and_what_agents_found_are_told(void **state)
 /* What a node claims of a job takes no memory, and a rank that lies is left alone. */
 static void claims_take_no_memory(void **state)
 {
-    struct sl_cluster_model *model = new_model();
-    struct sl_cluster_jobs jobs;
+    struct sl_cluster_model *model = maker_new();
+    struct sl_facts_jobs jobs;
     struct sl_job *job;
 
     (void)state;
-    take(model, "{\"version\":1,\"node\":\"a\",\"epoch\":1,\"seq\":1,\"time_ms\":1,\"sources\":{"
-                "\"ranks\":{\"ranks\":[{\"job\":\"j\",\"rank\":1000000,\"size\":1048576,"
-                "\"communicators\":[{\"id\":\"1\",\"rank\":1000000,\"size\":1048576,"
-                "\"collectives\":3}]}]}}}");
+    maker_take(model,
+               "{\"version\":1,\"node\":\"a\",\"epoch\":1,\"seq\":1,\"time_ms\":1,\"sources\":{"
+               "\"ranks\":{\"ranks\":[{\"job\":\"j\",\"rank\":1000000,\"size\":1048576,"
+               "\"communicators\":[{\"id\":\"1\",\"rank\":1000000,\"size\":1048576,"
+               "\"collectives\":3}]}]}}}");
     assert_int_equal(sl_cluster_jobs_find(model, 0, &jobs), 0);
     assert_int_equal(jobs.count, 1);
-    assert_int_equal(sl_cluster_job_build(&jobs.list[0], &job), 0);
+    assert_int_equal(sl_facts_job_build(&jobs.list[0], &job), 0);
     assert_true(job->rank_count < 2000);
     sl_job_free(job);
-    sl_cluster_jobs_free(&jobs);
+    sl_facts_jobs_free(&jobs);
     sl_cluster_model_free(model);
 }
 
@@ -255,8 +204,12 @@ static void update(struct sl_book *book, unsigned second, const uint64_t *ids, u
 {
     struct sl_cluster_verdicts verdicts = {.count = 0};
 
-    for (unsigned i = 0; i < count; i++)
-        assert_non_null(sl_cluster_verdict_add(&verdicts, ids[i]));
+    for (unsigned i = 0; i < count; i++) {
+        char id[SL_CLUSTER_ID];
+
+        snprintf(id, sizeof(id), "%016" PRIx64, ids[i]);
+        assert_non_null(sl_cluster_verdict_add(&verdicts, id));
+    }
     assert_int_equal(sl_book_update(book, &verdicts, second * SECOND, 1000 + second, 2 * SECOND,
                                     on_change, NULL),
                      0);
@@ -306,6 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_has_not_called_is_named),
         cmocka_unit_test(below_the_stall_nobody_is),
+        cmocka_unit_test(clocks_of_nodes_may_differ),
         cmocka_unit_test(an_id_is_of_the_incident),
         cmocka_unit_test(who_waits_for_the_culprit_is_not_accused),
         cmocka_unit_test(an_agent_narrows_a_set_to_the_rank_that_is_stopped),

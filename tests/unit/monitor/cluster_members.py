@@ -101,7 +101,7 @@ def nodes(members, more="", wanted=2):
     """The nodes that an instance has, once they answer; and what it says of members."""
     http = free_port()
     with open(f"{folder}/conf", "w", encoding="utf-8") as out:
-        out.write(f"[cluster]\nhttp = 127.0.0.1:{http}\nmembers = {members}\nport = {agents}\nperiod_ms = 200\n{more}")
+        out.write(f"[cluster]\nhttp = 127.0.0.1:{http}\nmembers = {members}\nport = {agents}\nperiod_ms = 200\ncases =\n{more}")
     with open(f"{folder}/out", "w", encoding="utf-8") as out:
         process = subprocess.Popen([sluiced, "--cluster", "--config", f"{folder}/conf"], stdout=out, stderr=subprocess.STDOUT)
     try:

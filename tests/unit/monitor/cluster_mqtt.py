@@ -24,6 +24,14 @@ for program, package in (mosquitto, "mosquitto"), (shutil.which("mosquitto_passw
         print(f"1..0 # SKIP a broker, or what makes its keys, is not installed (package {package})")
         sys.exit(0)
 
+# Links of others, which come and go, are no part of this: where it may, it has a network of its own.
+if os.environ.get("MQTT_INSIDE") is None and os.geteuid() == 0 and subprocess.run(["unshare", "--net", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+    os.environ["MQTT_INSIDE"] = "1"
+    os.execvp("unshare", ["unshare", "--net", "--", sys.executable, os.path.abspath(__file__)] + sys.argv[1:])
+if os.environ.get("MQTT_INSIDE"):
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+LONG = 60  # s, for what takes some: the machine may have much else to do
+
 folder = tempfile.mkdtemp(prefix="sluice-mqtt.")
 os.chmod(folder, 0o755)
 begun = {}
@@ -87,7 +95,7 @@ def agent(name):
 
 
 def instance(extra):
-    begin("instance", sluiced, "--cluster", "--config", write("instance.conf", f"{extra}[cluster]\nhttp = 127.0.0.1:{HTTP}\nsilent_s = 30\nconfirm_s = 1\ninstance = one\n"))
+    begin("instance", sluiced, "--cluster", "--config", write("instance.conf", f"{extra}[cluster]\nhttp = 127.0.0.1:{HTTP}\nsilent_s = 120\nconfirm_s = 1\ninstance = one\ncases = {folder}/cases\n"))
 
 
 def get(path):
@@ -116,15 +124,16 @@ def states():
 
 def agents_and_an_instance_meet_over_tls():
     instance(mqtt("one"))
-    until(15, lambda: set(states().values()) == {"ok"} and set(states()) == {"a", "b"})
+    until(LONG, lambda: set(states().values()) == {"ok"} and set(states()) == {"a", "b"})
     state = get("/v1/cluster")["mqtt"]
-    assert state["up"] and state["messages"] > 5, state
+    assert state["up"], state
+    until(LONG, lambda: get("/v1/cluster")["mqtt"]["messages"] > 5)
 
 
 def a_last_will_tells_of_a_dead_agent_at_once():
     end("b")
     since = time.monotonic()
-    verdict = until(10, lambda: get("/v1/verdicts?open=1")["verdicts"])[0]
+    verdict = until(LONG, lambda: [one for one in get("/v1/verdicts?open=1")["verdicts"] if one["class"] == "node_silent"])[0]
     assert (verdict["class"], verdict["node"]) == ("node_silent", "b"), verdict
     assert "the broker lost its agent" in verdict["evidence"][0], verdict
     print(f"# {time.monotonic() - since:.1f} s after it was killed, of which 1 s is confirm_s")
@@ -132,28 +141,28 @@ def a_last_will_tells_of_a_dead_agent_at_once():
 
 def an_agent_that_begins_anew_is_alive():
     agent("b")
-    until(10, lambda: states()["b"] == "ok" and not get("/v1/verdicts?open=1")["verdicts"])
+    until(LONG, lambda: states()["b"] == "ok" and not get("/v1/verdicts?open=1")["verdicts"])
 
 
 def an_agent_that_ends_says_so():
     end("b", signal.SIGTERM)
-    until(10, lambda: states()["b"] == "silent")
+    until(LONG, lambda: states()["b"] == "silent")
     agent("b")
-    until(10, lambda: states()["b"] == "ok")
+    until(LONG, lambda: states()["b"] == "ok")
 
 
 def a_new_instance_has_what_the_broker_kept():
     end("instance")
     end("a", signal.SIGTERM)
     instance(mqtt("one"))
-    until(10, lambda: states() == {"a": "silent", "b": "ok"})
+    until(LONG, lambda: states() == {"a": "silent", "b": "ok"})
     agent("a")
-    until(10, lambda: states()["a"] == "ok")
+    until(LONG, lambda: states()["a"] == "ok")
 
 
 def without_a_broker_nobody_becomes_silent():
     end("broker")
-    until(10, lambda: not get("/v1/cluster")["mqtt"]["up"])
+    until(LONG, lambda: not get("/v1/cluster")["mqtt"]["up"])
     try:
         get("/healthz")
         raise AssertionError("healthy")
@@ -165,9 +174,9 @@ def without_a_broker_nobody_becomes_silent():
 def all_come_back_to_a_broker_that_forgot_all():
     broker()
     before = get("/v1/cluster")["observations"]
-    until(40, lambda: get("/v1/cluster")["mqtt"]["up"])
-    until(40, lambda: get("/v1/cluster")["observations"] > before + 4)
-    until(40, lambda: set(states().values()) == {"ok"})
+    until(LONG, lambda: get("/v1/cluster")["mqtt"]["up"])
+    until(LONG, lambda: get("/v1/cluster")["observations"] > before + 4)
+    until(LONG, lambda: set(states().values()) == {"ok"})
 
 
 def a_node_does_not_speak_for_another():
@@ -175,7 +184,7 @@ def a_node_does_not_speak_for_another():
     body = '{"version":1,"node":"a","epoch":9999999999999,"seq":1,"time_ms":1,"sources":{"status":{"health":"bad"}}}'
     subprocess.run(["mosquitto_pub", "-V", "mqttv5", "-h", "localhost", "-p", str(PORT), "--cafile", f"{folder}/ca.pem", "-u", "one", "-P", "secret",
                     "-t", "sluice/v1/node/b/status", "-m", body], check=True)
-    until(10, lambda: get("/v1/cluster")["observations_refused"] > 0)
+    until(LONG, lambda: get("/v1/cluster")["observations_refused"] > 0)
     assert states()["a"] == "ok", states()
 
 
@@ -183,7 +192,7 @@ def wrong_keys_and_passwords_are_told():
     end("instance")
     for extra, word in (mqtt("one", ca="other.pem"), ""), (mqtt("one", password="wrong"), "authori"):
         instance(extra)
-        why = until(15, lambda: [get("/v1/cluster")["mqtt"]["why"]] if get("/v1/cluster")["mqtt"]["why"] != "not connected yet" else None)[0]
+        why = until(LONG, lambda: [get("/v1/cluster")["mqtt"]["why"]] if get("/v1/cluster")["mqtt"]["why"] != "not connected yet" else None)[0]
         assert why and word in why.lower() and not get("/v1/cluster")["mqtt"]["up"], why
         print(f"# {why}")
         end("instance")

@@ -114,7 +114,7 @@ with open(f"{folder}/members", "w", encoding="utf-8") as out:
     # The last one is nobody.
     out.write("".join(f"127.1.0.{i + 1}:{port}\n" for i in range(NODES)) + "127.1.0.250:9 # nobody\n")
 with open(f"{folder}/conf", "w", encoding="utf-8") as out:
-    out.write(f"[cluster]\nhttp = 127.0.0.1:{http}\nmembers = file:{folder}/members\nperiod_ms = 1000\nsilent_s = 5\nstall_s = 10\nconfirm_s = 1\ninstance = one\n")
+    out.write(f"[cluster]\nhttp = 127.0.0.1:{http}\nmembers = file:{folder}/members\nperiod_ms = 1000\nsilent_s = 5\nstall_s = 10\nconfirm_s = 1\ninstance = one\ncases = {folder}/cases\n")
 with open(f"{folder}/out", "w", encoding="utf-8") as out:
     process = subprocess.Popen([sluiced, "--cluster", "--config", f"{folder}/conf"], stdout=out, stderr=subprocess.STDOUT)
 try:

@@ -4,8 +4,8 @@
  * become numbers within bounds and texts that end and have nothing to move a terminal by. What is
  * not understood is left out; what is damaged is refused.
  */
-#ifndef SL_MONITOR_CLUSTER_FACTS_H
-#define SL_MONITOR_CLUSTER_FACTS_H
+#ifndef SL_MONITOR_READ_FACTS_H
+#define SL_MONITOR_READ_FACTS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,6 +62,7 @@ struct sl_fact_rank {
     char job[64], program[16];
     uint32_t rank, size;
     int32_t pid;
+    bool is_stopped; /* its process, by a signal */
     struct sl_fact_op op;
     struct sl_fact_comm *comms;
     struct sl_fact_path *paths;
@@ -69,6 +70,10 @@ struct sl_fact_rank {
 };
 
 struct sl_facts {
+    char name[65];               /* whose they are */
+    uint64_t epoch;              /* the newest start of its agent; 0: it was never heard of */
+    int64_t status_ms, ranks_ms; /* when it said so, by its wall clock */
+    bool is_fresh;               /* its agent has all of its sources */
     char health[16], version[32], why[256];
     struct sl_fact_verdict *verdicts;
     struct sl_fact_port *ports;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "monitor/cluster/facts.h"
+#include "monitor/read/facts.h"
 
 #include "core/err.h"
 
@@ -128,6 +128,7 @@ int sl_facts_status(struct sl_facts *facts, struct json_object *body)
     get_text(body, "health", facts->health, sizeof(facts->health));
     get_text(body, "agent_version", facts->version, sizeof(facts->version));
     get_text(body, "why", facts->why, sizeof(facts->why));
+    facts->is_fresh = get_bool(body, "fresh");
     for (unsigned i = 0; i < facts->verdict_count; i++) {
         struct json_object *one = json_object_array_get_idx(list, i);
         struct sl_fact_verdict *out = &facts->verdicts[i];
@@ -256,12 +257,15 @@ int sl_facts_ranks(struct sl_facts *facts, struct json_object *body)
     for (unsigned i = 0; i < facts->rank_count && err == 0; i++) {
         struct json_object *one = json_object_array_get_idx(list, i);
         struct sl_fact_rank *out = &facts->ranks[i];
+        char state[4];
 
         get_text(one, "job", out->job, sizeof(out->job));
         get_text(one, "program", out->program, sizeof(out->program));
         out->rank = (uint32_t)get_u64(one, "rank", SL_FACTS_SIZE_MAX);
         out->size = (uint32_t)get_u64(one, "size", SL_FACTS_SIZE_MAX);
         out->pid = (int32_t)get_u64(one, "pid", INT32_MAX);
+        get_text(one, "state", state, sizeof(state));
+        out->is_stopped = state[0] == 'T' || state[0] == 't';
         take_op(&out->op, get(one, "waits"));
         err = take_comms(out, get(one, "communicators"));
         if (err == 0)
