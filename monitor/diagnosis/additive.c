@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define ROUNDS 3
 #define SETTLED 0.002f /* an effect that moves by less is fitted */
@@ -15,9 +16,20 @@
 #define SAMPLE 65536
 #define ENOUGH 256 /* cells of a row: the median of more is no better known than a tenth of noise */
 
+struct sample {
+    uint32_t peer; /* the other end */
+    float excess;
+};
+
+struct samples {
+    uint32_t *first, *count; /* of rank r: list[first[r]] to list[first[r] + count[r]] */
+    struct sample *list;
+};
+
 struct fit {
     const struct sl_matrix *matrix;
     const float *excess;
+    struct samples rows, columns;
     float *scratch;
     struct sl_additive *out;
 };
@@ -32,12 +44,7 @@ static float with_zeros(struct fit *fit, uint32_t known)
         return 0;
     for (unsigned k = 0; k < ZEROS; k++)
         fit->scratch[known + k] = 0;
-    upper = sl_select(fit->scratch, count, count / 2);
-    if (count % 2 != 0)
-        return upper;
-    lower = fit->scratch[0];
-    for (uint32_t i = 1; i < count / 2; i++)
-        lower = fmaxf(lower, fit->scratch[i]);
+    sl_middle_of(fit->scratch, count, &lower, &upper);
     return lower >= 0 ? lower : upper <= 0 ? upper : 0;
 }
 
@@ -49,42 +56,82 @@ static uint32_t stride_of(uint32_t cells)
     return stride > 1 ? stride | 1 : 1;
 }
 
-/* The most that a sender's effect moved by. */
-static float fit_rows(struct fit *fit)
+/* ---- the cells that are fitted ---- */
+
+/* Those of rows lie together, and those of columns: rounds go through them in order, where columns
+ * of the matrix itself are a line of the cache for each cell. */
+static int new_samples(const uint32_t *first, uint32_t rank_count, struct samples *out)
 {
-    const struct sl_matrix *matrix = fit->matrix;
-    float most = 0;
+    uint32_t room = 0;
 
-    for (uint32_t r = 0; r < matrix->rank_count; r++) {
-        uint32_t stride = stride_of(matrix->first[r + 1] - matrix->first[r]), known = 0;
-        float effect;
+    out->first = reallocarray(NULL, (size_t)rank_count + 1, sizeof(*out->first));
+    out->count = calloc((size_t)rank_count + 1, sizeof(*out->count));
+    if (out->first == NULL || out->count == NULL)
+        return -ENOMEM;
+    for (uint32_t r = 0; r < rank_count; r++) {
+        uint32_t cells = first[r + 1] - first[r];
 
-        for (uint32_t i = matrix->first[r]; i < matrix->first[r + 1]; i += stride)
-            if (!isnan(fit->excess[i]))
-                fit->scratch[known++] = fit->excess[i] - fit->out->rx[matrix->dst[i]];
-        effect = with_zeros(fit, known);
-        most = fmaxf(most, fabsf(effect - fit->out->tx[r]));
-        fit->out->tx[r] = effect;
+        out->first[r] = room;
+        room += cells / stride_of(cells) + 1;
     }
-    return most;
+    out->list = reallocarray(NULL, (size_t)room + 1, sizeof(*out->list));
+    return out->list == NULL ? -ENOMEM : 0;
 }
 
-static void fit_columns(struct fit *fit)
+static void free_samples(struct samples *samples)
+{
+    free(samples->first);
+    free(samples->count);
+    free(samples->list);
+}
+
+static void add_sample(struct samples *samples, uint32_t rank, uint32_t peer, float excess)
+{
+    if (!isnan(excess))
+        samples->list[samples->first[rank] + samples->count[rank]++] =
+            (struct sample){.peer = peer, .excess = excess};
+}
+
+/* left: room by rank. A row at a time: its cells lie together, and those of a column are reached by
+ * a count of how many are left until its next one. */
+static void take_samples(struct fit *fit, uint32_t *left)
 {
     const struct sl_matrix *matrix = fit->matrix;
 
+    memset(left, 0, matrix->rank_count * sizeof(*left));
     for (uint32_t r = 0; r < matrix->rank_count; r++) {
-        uint32_t stride = stride_of(matrix->column_first[r + 1] - matrix->column_first[r]);
-        uint32_t known = 0;
+        uint32_t stride = stride_of(matrix->first[r + 1] - matrix->first[r]);
 
-        for (uint32_t i = matrix->column_first[r]; i < matrix->column_first[r + 1]; i += stride) {
-            uint32_t cell = matrix->column[i];
+        for (uint32_t i = matrix->first[r]; i < matrix->first[r + 1]; i += stride)
+            add_sample(&fit->rows, r, matrix->dst[i], fit->excess[i]);
+        for (uint32_t i = matrix->first[r]; i < matrix->first[r + 1]; i++) {
+            uint32_t dst = matrix->dst[i];
 
-            if (!isnan(fit->excess[cell]))
-                fit->scratch[known++] = fit->excess[cell] - fit->out->tx[matrix->cells[cell].src];
+            if (left[dst]-- > 0)
+                continue;
+            left[dst] = stride_of(matrix->column_first[dst + 1] - matrix->column_first[dst]) - 1;
+            add_sample(&fit->columns, dst, r, fit->excess[i]);
         }
-        fit->out->rx[r] = with_zeros(fit, known);
     }
+}
+
+/* The most that an effect moved by. others: of the peers. */
+static float fit_effects(struct fit *fit, const struct samples *samples, const float *others,
+                         float *effects)
+{
+    float most = 0;
+
+    for (uint32_t r = 0; r < fit->matrix->rank_count; r++) {
+        const struct sample *list = samples->list + samples->first[r];
+        float effect;
+
+        for (uint32_t i = 0; i < samples->count[r]; i++)
+            fit->scratch[i] = list[i].excess - others[list[i].peer];
+        effect = with_zeros(fit, samples->count[r]);
+        most = fmaxf(most, fabsf(effect - effects[r]));
+        effects[r] = effect;
+    }
+    return most;
 }
 
 /* Between those that have a cell. */
@@ -115,31 +162,48 @@ static void take_residuals(struct fit *fit)
     out->rx_spread = spread_between(fit, out->rx, matrix->column_first, &out->rx_count);
 }
 
-int sl_additive_fit(const struct sl_matrix *matrix, const float *excess, struct sl_additive *out)
+static int fit_all(struct fit *fit)
 {
+    const struct sl_matrix *matrix = fit->matrix;
     size_t ranks = (size_t)matrix->rank_count + 1, cells = (size_t)matrix->count + 1;
-    struct fit fit = {.matrix = matrix, .excess = excess, .out = out};
-    size_t room = ranks > cells ? ranks : cells;
+    uint32_t *left = reallocarray(NULL, ranks, sizeof(*left));
+    struct sl_additive *out = fit->out;
 
-    *out = (struct sl_additive){.noise = SPREAD_MIN};
     out->tx = calloc(ranks, sizeof(float));
     out->rx = calloc(ranks, sizeof(float));
     out->link = reallocarray(NULL, cells, sizeof(float));
-    fit.scratch = reallocarray(NULL, room + ZEROS, sizeof(float));
-    if (out->tx == NULL || out->rx == NULL || out->link == NULL || fit.scratch == NULL) {
-        free(fit.scratch);
-        return sl_fail(-ENOMEM, "no memory to fit a matrix of %u cells", matrix->count);
+    fit->scratch = reallocarray(NULL, (ranks > cells ? ranks : cells) + ZEROS, sizeof(float));
+    if (left == NULL || out->tx == NULL || out->rx == NULL || out->link == NULL ||
+        fit->scratch == NULL || new_samples(matrix->first, matrix->rank_count, &fit->rows) != 0 ||
+        new_samples(matrix->column_first, matrix->rank_count, &fit->columns) != 0) {
+        free(left);
+        return -ENOMEM;
     }
+    sl_matrix_advise(out->link, cells * sizeof(float));
+    take_samples(fit, left);
+    free(left);
     for (unsigned round = 0; round < ROUNDS; round++) {
-        float moved = fit_rows(&fit);
+        float moved = fit_effects(fit, &fit->rows, out->rx, out->tx);
 
         if (round > 0 && moved < SETTLED)
             break;
-        fit_columns(&fit);
+        fit_effects(fit, &fit->columns, out->tx, out->rx);
     }
-    take_residuals(&fit);
-    free(fit.scratch);
+    take_residuals(fit);
     return 0;
+}
+
+int sl_additive_fit(const struct sl_matrix *matrix, const float *excess, struct sl_additive *out)
+{
+    struct fit fit = {.matrix = matrix, .excess = excess, .out = out};
+    int err;
+
+    *out = (struct sl_additive){.noise = SPREAD_MIN};
+    err = fit_all(&fit);
+    free_samples(&fit.rows);
+    free_samples(&fit.columns);
+    free(fit.scratch);
+    return err == 0 ? 0 : sl_fail(err, "no memory to fit a matrix of %u cells", matrix->count);
 }
 
 void sl_additive_fini(struct sl_additive *fit)

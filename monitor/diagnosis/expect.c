@@ -11,9 +11,14 @@
 #define SIZES 160        /* half octaves: up to 2^80 bytes */
 #define CELLS_MIN 4      /* that have a median */
 #define SAMPLE 8192      /* of a size: more tell no more */
+#define MANY 64          /* a list that is narrowed down; a shorter one is parted by pivots */
+#define FEW 16           /* to which it is */
+#define HALVINGS 32      /* at most */
 #define FAR (8 * 0.3466) /* four octaves: nobody is compared across more */
 
 enum { NEAR_LEAF, OTHER_LEAF, RELATIONS };
+
+#define BINS (RELATIONS * SIZES)
 
 struct point {
     float size, time; /* logarithms: of a message's bytes, of its seconds */
@@ -28,11 +33,10 @@ struct curve {
 struct expect {
     const struct sl_matrix *matrix;
     const struct sl_places *places;
-    float *size, *time; /* by cell; time becomes the excess */
-    uint8_t *bin;       /* by cell: its size's number */
-    uint8_t *relation;  /* by cell */
+    float *excess;
+    uint16_t *bin; /* by cell: its relation and its size's number; NULL: all are of one bin */
+    uint32_t counts[BINS];
     struct curve curves[RELATIONS];
-    float *sample;
 };
 
 /* ---- order statistics ---- */
@@ -78,19 +82,77 @@ float sl_select(float *list, size_t count, size_t at)
     return list[at];
 }
 
+/* How many are less. The compiler counts four at a time, without a branch. */
+static size_t count_below(const float *list, size_t count, float limit)
+{
+    uint32_t below = 0;
+
+    for (uint32_t i = 0; i < (uint32_t)count; i++)
+        below += list[i] < limit;
+    return below;
+}
+
+/* As sl_select(), of finite numbers, and the list stays: the interval that the element is in is
+ * made smaller until it holds few. False: it does not become small (many are equal). */
+static bool narrow(const float *list, size_t count, size_t at, float *out)
+{
+    float low = list[0], high = list[0], few[FEW];
+    size_t below = 0, above = count, kept = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        low = list[i] < low ? list[i] : low;
+        high = list[i] > high ? list[i] : high;
+    }
+    high = nextafterf(high, INFINITY);
+    for (unsigned tries = 0; above - below > FEW && tries < HALVINGS; tries++) {
+        /* In proportion, then in the middle, in case that some are far away. */
+        float share = tries % 2 ? 0.5f : ((float)(at - below) + 0.5f) / (float)(above - below);
+        float middle = low + (high - low) * share;
+        size_t less = count_below(list, count, middle);
+
+        if (less <= at) {
+            low = middle;
+            below = less;
+        } else {
+            high = middle;
+            above = less;
+        }
+    }
+    if (above - below > FEW)
+        return false;
+    for (size_t i = 0; i < count && kept < above - below; i++) {
+        few[kept] = list[i];
+        kept += list[i] >= low && list[i] < high;
+    }
+    *out = sl_select(few, kept, at - below);
+    return true;
+}
+
+void sl_middle_of(float *list, size_t count, float *lower, float *upper)
+{
+    size_t at = count / 2;
+
+    if (count > MANY && narrow(list, count, at, upper) &&
+        (count % 2 != 0 || narrow(list, count, at - 1, lower))) {
+        *lower = count % 2 != 0 ? *upper : *lower;
+        return;
+    }
+    *lower = *upper = sl_select(list, count, at);
+    if (count % 2 != 0)
+        return;
+    *lower = list[0];
+    for (size_t i = 1; i < at; i++)
+        *lower = list[i] > *lower ? list[i] : *lower;
+}
+
 float sl_median_of(float *list, size_t count)
 {
     float upper, lower;
 
     if (count == 0)
         return 0;
-    upper = sl_select(list, count, count / 2);
-    if (count % 2 != 0)
-        return upper;
-    lower = list[0];
-    for (size_t i = 1; i < count / 2; i++)
-        lower = list[i] > lower ? list[i] : lower;
-    return (lower + upper) / 2;
+    sl_middle_of(list, count, &lower, &upper);
+    return count % 2 != 0 ? upper : (lower + upper) / 2;
 }
 
 float sl_spread_of(float *list, size_t count)
@@ -112,69 +174,126 @@ static uint8_t relation_of(const struct expect *expect, const struct sl_matrix_c
     return from != SL_PLACE_NONE && from == to ? NEAR_LEAF : OTHER_LEAF;
 }
 
-static void take_logs(struct expect *expect)
+static unsigned bin_of(float size)
 {
-    bool has_leaves = expect->places->group[SL_FAMILY_LEAF] != NULL;
-    float size = 0, step;
-    double last = 1;
+    float step = size * (float)(STEPS_PER_OCTAVE / M_LN2) + 0.5f;
 
-    for (uint32_t i = 0; i < expect->matrix->count; i++) {
-        const struct sl_matrix_cell *cell = &expect->matrix->cells[i];
-        double messages = cell->messages >= 1 ? cell->messages : 1;
-        double each = fmax(cell->bytes / messages, 1);
-
-        if (each != last) {
-            last = each;
-            size = logf((float)each);
-        }
-        step = size * (float)(STEPS_PER_OCTAVE / M_LN2) + 0.5f;
-
-        expect->size[i] = size;
-        /* Sums of 10^38 s exceed a float: no file of a real job has them. */
-        expect->time[i] = logf((float)fmin(fmax(cell->seconds / messages, 1e-30), 1e30));
-        expect->bin[i] = step >= SIZES - 1 ? SIZES - 1 : (uint8_t)step;
-        expect->relation[i] = has_leaves ? relation_of(expect, cell) : OTHER_LEAF;
-    }
+    return step >= SIZES - 1 ? SIZES - 1 : (unsigned)step;
 }
 
-/* The medians of cells of one size and relation, of a sample of them. */
-static void add_point(struct expect *expect, struct curve *curve, const uint32_t *cells,
-                      uint32_t count)
+/* Cells of one size, and no leaves that are known: as in a collective among all ranks. */
+static bool is_one_bin(const struct expect *expect)
 {
-    uint32_t stride = count / SAMPLE + 1, taken = 0;
-    double size = 0;
+    const struct sl_matrix *matrix = expect->matrix;
+    float first = matrix->count > 0 ? matrix->size[0] : 0, apart = 0;
 
-    if (count < CELLS_MIN)
-        return;
-    for (uint32_t i = 0; i < count; i += stride) {
-        size += expect->size[cells[i]];
-        expect->sample[taken++] = expect->time[cells[i]];
+    if (expect->places->group[SL_FAMILY_LEAF] != NULL)
+        return false;
+    for (uint32_t i = 0; i < matrix->count; i++)
+        apart += fabsf(matrix->size[i] - first);
+    return !(apart > 0);
+}
+
+static int sort_into_bins(struct expect *expect)
+{
+    const struct sl_matrix *matrix = expect->matrix;
+    bool has_leaves = expect->places->group[SL_FAMILY_LEAF] != NULL;
+    float last = NAN;
+    unsigned bin = 0;
+
+    if (is_one_bin(expect)) {
+        if (matrix->count > 0)
+            expect->counts[OTHER_LEAF * SIZES + bin_of(matrix->size[0])] = matrix->count;
+        return 0;
     }
-    curve->points[curve->count++] =
-        (struct point){(float)(size / taken), sl_median_of(expect->sample, taken)};
+    expect->bin = reallocarray(NULL, (size_t)matrix->count + 1, sizeof(*expect->bin));
+    if (expect->bin == NULL)
+        return sl_fail(-ENOMEM, "no memory to compare the messages of a job");
+    for (uint32_t i = 0; i < matrix->count; i++) {
+        unsigned relation = has_leaves ? relation_of(expect, &matrix->cells[i]) : OTHER_LEAF;
+
+        if (!(matrix->size[i] <= last && matrix->size[i] >= last)) {
+            last = matrix->size[i];
+            bin = bin_of(last);
+        }
+        expect->bin[i] = (uint16_t)(relation * SIZES + bin);
+        expect->counts[expect->bin[i]]++;
+    }
+    return 0;
+}
+
+/* ---- a sample of each bin ---- */
+
+struct sample {
+    uint32_t stride, left; /* cells of the bin until the next one that is taken */
+    uint32_t taken;
+    double size; /* summed */
+    float *times;
+};
+
+/* Every stride-th cell of the bin, and so SAMPLE of them at most. */
+static size_t room_of(uint32_t count)
+{
+    return count < CELLS_MIN ? 0 : count / (count / SAMPLE + 1) + 1;
+}
+
+static void take(struct sample *sample, float size, float time)
+{
+    if (sample->times == NULL || sample->left-- > 0)
+        return;
+    sample->left = sample->stride - 1;
+    sample->size += size;
+    sample->times[sample->taken++] = time;
+}
+
+static void take_samples(const struct expect *expect, struct sample *samples)
+{
+    const struct sl_matrix *matrix = expect->matrix;
+    unsigned bin = OTHER_LEAF * SIZES + (matrix->count > 0 ? bin_of(matrix->size[0]) : 0);
+
+    if (expect->bin == NULL) { /* one bin: it alone has a stride */
+        for (uint32_t i = 0; i < matrix->count && samples[bin].times != NULL;
+             i += samples[bin].stride) {
+            samples[bin].left = 0;
+            take(&samples[bin], matrix->size[i], matrix->time[i]);
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < matrix->count; i++)
+        take(&samples[expect->bin[i]], matrix->size[i], matrix->time[i]);
 }
 
 static int make_curves(struct expect *expect)
 {
-    uint32_t begins[RELATIONS * SIZES + 1] = {0}, count = expect->matrix->count;
-    uint32_t *sorted = reallocarray(NULL, (size_t)count + 1, sizeof(*sorted));
+    struct sample *samples = calloc(BINS, sizeof(*samples));
+    size_t room = 0;
+    float *times;
 
-    if (sorted == NULL)
+    for (unsigned k = 0; k < BINS; k++)
+        room += room_of(expect->counts[k]);
+    times = reallocarray(NULL, room + 1, sizeof(*times));
+    if (samples == NULL || times == NULL) {
+        free(samples);
+        free(times);
         return sl_fail(-ENOMEM, "no memory to compare the messages of a job");
-    for (uint32_t i = 0; i < count; i++)
-        begins[expect->relation[i] * SIZES + expect->bin[i] + 1]++;
-    for (unsigned k = 0; k < RELATIONS * SIZES; k++)
-        begins[k + 1] += begins[k];
-    for (uint32_t i = 0; i < count; i++)
-        sorted[begins[expect->relation[i] * SIZES + expect->bin[i]]++] = i;
-    for (unsigned k = 0; k < RELATIONS * SIZES; k++) {
+    }
+    for (unsigned k = 0, at = 0; k < BINS; k++) {
+        samples[k].stride = expect->counts[k] / SAMPLE + 1;
+        samples[k].times = expect->counts[k] < CELLS_MIN ? NULL : times + at;
+        at += room_of(expect->counts[k]);
+    }
+    take_samples(expect, samples);
+    for (unsigned k = 0; k < BINS; k++) {
         struct curve *curve = &expect->curves[k / SIZES];
-        uint32_t from = k > 0 ? begins[k - 1] : 0;
+        struct sample *it = &samples[k];
 
-        add_point(expect, curve, sorted + from, begins[k] - from);
+        if (it->taken > 0)
+            curve->points[curve->count++] =
+                (struct point){(float)(it->size / it->taken), sl_median_of(it->times, it->taken)};
         curve->near[k % SIZES] = (uint8_t)(curve->count > 0 ? curve->count - 1 : 0);
     }
-    free(sorted);
+    free(samples);
+    free(times);
     return 0;
 }
 
@@ -200,12 +319,27 @@ static float expected(const struct curve *curve, float size, unsigned near)
            (high->time - low->time) * (size - low->size) / (high->size - low->size + 1e-12f);
 }
 
+/* Neighbours are of one size as a rule: what is expected is the same then. */
 static void take_off(struct expect *expect)
 {
-    for (uint32_t i = 0; i < expect->matrix->count; i++) {
-        const struct curve *curve = &expect->curves[expect->relation[i]];
+    const struct sl_matrix *matrix = expect->matrix;
+    float last = NAN, time = 0;
+    unsigned before = BINS, bin = OTHER_LEAF * SIZES;
 
-        expect->time[i] -= expected(curve, expect->size[i], curve->near[expect->bin[i]]);
+    if (expect->bin == NULL && matrix->count > 0)
+        bin += bin_of(matrix->size[0]);
+    for (uint32_t i = 0; i < matrix->count; i++) {
+        float size = matrix->size[i];
+
+        bin = expect->bin != NULL ? expect->bin[i] : bin;
+        if (bin != before || size > last || size < last) {
+            const struct curve *curve = &expect->curves[bin / SIZES];
+
+            time = expected(curve, size, curve->near[bin % SIZES]);
+            last = size;
+            before = bin;
+        }
+        expect->excess[i] = matrix->time[i] - time;
     }
 }
 
@@ -213,30 +347,19 @@ int sl_expect(const struct sl_matrix *matrix, const struct sl_places *places, fl
               uint32_t *tiers)
 {
     struct expect *expect = calloc(1, sizeof(*expect));
-    int err = -ENOMEM;
+    int err;
 
     if (expect == NULL)
         return sl_fail(-ENOMEM, "no memory to compare the messages of a job");
     expect->matrix = matrix;
     expect->places = places;
-    expect->time = excess;
-    expect->size = reallocarray(NULL, (size_t)matrix->count + 1, sizeof(*expect->size));
-    expect->bin = reallocarray(NULL, (size_t)matrix->count + 1, sizeof(*expect->bin));
-    expect->sample = reallocarray(NULL, SAMPLE + 1, sizeof(*expect->sample));
-    expect->relation = reallocarray(NULL, (size_t)matrix->count + 1, sizeof(*expect->relation));
-    if (expect->size == NULL || expect->bin == NULL || expect->relation == NULL ||
-        expect->sample == NULL) {
-        sl_fail(-ENOMEM, "no memory to compare the messages of a job");
-    } else {
-        take_logs(expect);
+    expect->excess = excess;
+    err = sort_into_bins(expect);
+    if (err == 0)
         err = make_curves(expect);
-        if (err == 0)
-            take_off(expect);
-    }
-    free(expect->size);
+    if (err == 0)
+        take_off(expect);
     free(expect->bin);
-    free(expect->relation);
-    free(expect->sample);
     free(expect);
     return err == 0 ? sl_expect_tiers(matrix, places, excess, tiers) : err;
 }

@@ -31,6 +31,8 @@ int sl_expect_tiers(const struct sl_matrix *matrix, const struct sl_places *plac
 
 /* Of a list whose order changes: the element that would be at `at` if it were sorted. */
 float sl_select(float *list, size_t count, size_t at);
+/* The middle element, or both of an even count (at least 1). The order may change. */
+void sl_middle_of(float *list, size_t count, float *lower, float *upper);
 /* The median, the mean of the middle two; 0 of none. */
 float sl_median_of(float *list, size_t count);
 /* 1.4826 times the median distance from the median: a standard deviation, were it Gaussian. */

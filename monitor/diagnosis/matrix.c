@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edges into cells: three counting sorts, where they do not lie in order already. */
+/* Edges into cells: in one pass where they lie in order and on one path, as those of a collective
+ * among all ranks do; else by three counting sorts. */
 #include "monitor/diagnosis/matrix.h"
 #include "core/err.h"
+#include "monitor/diagnosis/matrix_cells.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 struct build {
     const struct sl_job *job;
@@ -33,7 +34,7 @@ static bool is_usable(const struct sl_job_edge *edge, enum sl_job_wait state)
 {
     double seconds = edge->wait_s[state];
 
-    return edge->src != edge->dst && edge->bytes > 0 && isfinite(seconds) && seconds > 0;
+    return edge->src != edge->dst && edge->bytes > 0 && seconds > 0 && seconds < INFINITY;
 }
 
 static bool is_on_side(const struct build *build, const struct sl_job_edge *edge)
@@ -64,8 +65,7 @@ static int choose(struct build *build)
 {
     uint32_t last = 0, text = 0;
 
-    if (build->edge_count >= UINT32_MAX / 2)
-        return sl_fail(-ENOMEM, "no memory for %zu edges of a job", build->edge_count);
+    build->matrix->others = build->matrix->flushes = build->matrix->refused = 0;
     build->order = reallocarray(NULL, build->edge_count + 1, sizeof(*build->order));
     if (build->order == NULL)
         return sl_fail(-ENOMEM, "no memory to sort the edges of a job");
@@ -213,72 +213,77 @@ static int sort_edges(struct build *build)
     return 0;
 }
 
-/* ---- cells ---- */
+/* Cells of edges in whatever order, which have been sorted. */
+static int fill_cells(struct build *build)
+{
+    int err = sl_matrix_new_cells(build->matrix, build->job->rank_count, build->count);
 
-static void fill_cells(struct build *build)
+    if (err != 0)
+        return err;
+    for (uint32_t i = 0; i < build->count; i++)
+        sl_matrix_add_edge(build->matrix, &build->edges[build->order[i]],
+                           key_of(build, build->order[i], PATH), build->state);
+    sl_matrix_take_logs(build->matrix, 0, build->matrix->count);
+    sl_matrix_index_cells(build->matrix);
+    return 0;
+}
+
+/* ---- edges that lie in order ---- */
+
+#define LOGS 2048 /* cells whose logarithms are taken while they are still in the cache */
+
+/* The next edge that counts, behind the one before it. False: it lies before that one, or it is on
+ * another path. */
+static bool follows(const struct sl_job_edge *before, const struct sl_job_edge *edge)
+{
+    return before == NULL ||
+           (edge->path == before->path &&
+            (before->src < edge->src || (before->src == edge->src && before->dst <= edge->dst)));
+}
+
+/* *is_done: they do, and all cells are there. */
+static int fill_in_order(struct build *build, bool *is_done)
 {
     struct sl_matrix *matrix = build->matrix;
+    const struct sl_job_edge *before = NULL;
+    uint32_t logs = 0;
+    int err = sl_matrix_new_cells(matrix, build->job->rank_count, build->edge_count);
 
-    for (uint32_t i = 0; i < build->count; i++) {
-        const struct sl_job_edge *edge = &build->edges[build->order[i]];
-        uint32_t path = key_of(build, build->order[i], PATH);
-        struct sl_matrix_cell *cell = matrix->count > 0 ? &matrix->cells[matrix->count - 1] : NULL;
+    *is_done = false;
+    for (size_t i = 0; i < build->edge_count && err == 0; i++) {
+        const struct sl_job_edge *edge = &build->edges[i];
 
-        if (cell == NULL || cell->src != edge->src || cell->dst != edge->dst ||
-            cell->path != path) {
-            cell = &matrix->cells[matrix->count++];
-            *cell = (struct sl_matrix_cell){.src = edge->src, .dst = edge->dst, .path = path};
-            matrix->dst[matrix->count - 1] = edge->dst;
-            matrix->first[edge->src + 1]++;
-            matrix->column_first[edge->dst + 1]++;
+        matrix->flushes += edge->wait_s[SL_JOB_WAIT_FLUSH] > 0;
+        if (!is_on_side(build, edge)) {
+            matrix->others++;
+            continue;
         }
-        cell->messages += (double)edge->messages;
-        cell->bytes += (double)edge->bytes;
-        cell->lost += (double)edge->lost;
-        cell->seconds += edge->wait_s[build->state];
+        if (!is_usable(edge, build->state)) {
+            matrix->refused++;
+            continue;
+        }
+        if (!follows(before, edge)) {
+            sl_matrix_free_cells(matrix);
+            return 0;
+        }
+        sl_matrix_add_edge(matrix, edge, 0, build->state);
+        before = edge;
+        if (matrix->count > logs + LOGS) { /* the last one may get more */
+            sl_matrix_take_logs(matrix, logs, matrix->count - 1);
+            logs = matrix->count - 1;
+        }
     }
-}
-
-/* A million cells are 12,000 pages: the kernel may take large ones. */
-static void advise(void *cells, size_t len)
-{
-    uintptr_t page = 4096, begin = ((uintptr_t)cells + page - 1) & ~(page - 1);
-
-    if (len > (size_t)8 << 20)
-        (void)madvise((void *)begin, ((uintptr_t)cells + len - begin) & ~(page - 1), MADV_HUGEPAGE);
-}
-
-/* Where rows and columns begin: their lengths were counted. */
-static void index_cells(struct sl_matrix *matrix)
-{
-    for (uint32_t r = 0; r < matrix->rank_count; r++) {
-        matrix->first[r + 1] += matrix->first[r];
-        matrix->column_first[r + 1] += matrix->column_first[r];
-    }
-    for (uint32_t i = 0; i < matrix->count; i++)
-        matrix->column[matrix->column_first[matrix->dst[i]]++] = i;
-    memmove(matrix->column_first + 1, matrix->column_first,
-            matrix->rank_count * sizeof(*matrix->column_first));
-    matrix->column_first[0] = 0;
-}
-
-static int make_cells(struct build *build)
-{
-    struct sl_matrix *matrix = build->matrix;
-    size_t ranks = build->job->rank_count;
-
-    matrix->rank_count = build->job->rank_count;
-    matrix->cells = reallocarray(NULL, (size_t)build->count + 1, sizeof(*matrix->cells));
-    matrix->dst = reallocarray(NULL, (size_t)build->count + 1, sizeof(*matrix->dst));
-    matrix->first = calloc(ranks + 2, sizeof(*matrix->first));
-    matrix->column_first = calloc(ranks + 2, sizeof(*matrix->column_first));
-    matrix->column = reallocarray(NULL, (size_t)build->count + 1, sizeof(*matrix->column));
-    if (matrix->cells == NULL || matrix->dst == NULL || matrix->first == NULL ||
-        matrix->column_first == NULL || matrix->column == NULL)
-        return sl_fail(-ENOMEM, "no memory for a matrix of %u cells", build->count);
-    advise(matrix->cells, (size_t)build->count * sizeof(*matrix->cells));
-    fill_cells(build);
-    index_cells(matrix);
+    if (err != 0)
+        return err;
+    sl_matrix_take_logs(matrix, logs, matrix->count);
+    sl_matrix_index_cells(matrix);
+    matrix->path_count = before != NULL;
+    matrix->paths = calloc(1, sizeof(*matrix->paths));
+    if (matrix->paths == NULL)
+        return sl_fail(-ENOMEM, "no memory for the paths of a job");
+    if (before != NULL)
+        matrix->paths[0] = path_text(build, before->path);
+    *is_done = true;
     return 0;
 }
 
@@ -292,6 +297,7 @@ int sl_matrix_build(const struct sl_job *job, enum sl_job_wait state, enum sl_ma
                           .edge_count = job->edge_count,
                           .matrix = matrix};
     struct sl_job_edge *made = NULL;
+    bool is_done = false;
     int err = 0;
 
     *matrix = (struct sl_matrix){.count = 0};
@@ -299,14 +305,18 @@ int sl_matrix_build(const struct sl_job *job, enum sl_job_wait state, enum sl_ma
         err = sl_matrix_edges_of_ops(job, &made, &build.edge_count);
         build.edges = made;
     }
+    if (err == 0 && build.edge_count >= UINT32_MAX / 2)
+        err = sl_fail(-ENOMEM, "no memory for %zu edges of a job", build.edge_count);
     if (err == 0)
+        err = fill_in_order(&build, &is_done);
+    if (err == 0 && !is_done)
         err = choose(&build);
-    if (err == 0)
+    if (err == 0 && !is_done)
         err = number_paths(&build);
-    if (err == 0)
+    if (err == 0 && !is_done)
         err = sort_edges(&build);
-    if (err == 0)
-        err = make_cells(&build);
+    if (err == 0 && !is_done)
+        err = fill_cells(&build);
     free(build.order);
     free(build.spare);
     free(build.path_of);
@@ -316,11 +326,7 @@ int sl_matrix_build(const struct sl_job *job, enum sl_job_wait state, enum sl_ma
 
 void sl_matrix_fini(struct sl_matrix *matrix)
 {
-    free(matrix->cells);
-    free(matrix->dst);
-    free(matrix->first);
-    free(matrix->column);
-    free(matrix->column_first);
+    sl_matrix_free_cells(matrix);
     free(matrix->paths);
     *matrix = (struct sl_matrix){.count = 0};
 }

@@ -16,7 +16,8 @@
 
 struct sl_matrix_cell {
     uint32_t src, dst, path; /* path: of the matrix's */
-    double messages, bytes, lost;
+    float lost;
+    double messages, bytes;
     double seconds; /* in the state, of all messages */
 };
 
@@ -24,6 +25,7 @@ struct sl_matrix {
     struct sl_matrix_cell *cells; /* by src, dst, path */
     uint32_t count, rank_count;
     uint32_t *dst;          /* by cell, once more: four bytes in place of a whole cell */
+    float *size, *time;     /* by cell: logarithms of a message's bytes, and of its seconds */
     uint32_t *first;        /* of row r: cells[first[r]] to cells[first[r + 1]] */
     uint32_t *column;       /* numbers of cells, by dst, src, path */
     uint32_t *column_first; /* as first */
@@ -45,6 +47,8 @@ enum sl_matrix_side {
 int sl_matrix_build(const struct sl_job *job, enum sl_job_wait state, enum sl_matrix_side side,
                     struct sl_matrix *matrix);
 void sl_matrix_fini(struct sl_matrix *matrix);
+/* A million cells are thousands of pages: the kernel may take large ones for such a list. */
+void sl_matrix_advise(void *list, size_t len);
 
 /* The cell, or NULL. path: of the matrix's. */
 const struct sl_matrix_cell *sl_matrix_at(const struct sl_matrix *matrix, uint32_t src,
