@@ -44,26 +44,6 @@ struct role {
 
 /* ---- medians ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-double sl_median(double *list, size_t count)
-{
-    size_t known = 0;
-
-    for (size_t i = 0; i < count; i++)
-        if (!isnan(list[i]))
-            list[known++] = list[i];
-    if (known == 0)
-        return 0;
-    qsort(list, known, sizeof(*list), by_value);
-    return known % 2 ? list[known / 2] : (list[known / 2 - 1] + list[known / 2]) / 2;
-}
-
 static double *row_of(const struct judge *judge, uint32_t rank)
 {
     return judge->table->values + (size_t)rank * judge->table->step_count;
