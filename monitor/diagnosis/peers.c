@@ -18,7 +18,6 @@
 #define OWN_MARGIN 0.05 /* of its own history */
 #define PAUSE 20.0      /* spreads: Student's density has one in 7,000 steps beyond */
 #define UNSTEADY 5      /* a pause in so many steps is none any more */
-#define SLOWEST 20.0    /* times: slower than that is a hang */
 #define NORMAL 1.4826   /* from a median of absolute values to a standard deviation */
 
 struct judge {
@@ -235,7 +234,10 @@ static void measure(const struct judge *judge, struct role *role)
 {
     double *list = judge->scratch + judge->table->step_count;
 
-    role->memory = memory_of(judge, role);
+    for (uint32_t k = 0; k < role->count; k++)
+        list[k] = spread_of(judge, role->members[k], 0);
+    /* Below what is taken for steady, steps are alike by whatever was taken off. */
+    role->memory = sl_median(list, role->count) > SPREAD_MIN ? memory_of(judge, role) : 0;
     for (uint32_t k = 0; k < role->count; k++) {
         uint32_t rank = role->members[k];
 
@@ -262,8 +264,7 @@ static void test(const struct judge *judge, const struct role *role, uint32_t ra
     const double *row = row_of(judge, rank);
     double before = 0;
 
-    sl_change_begin(change, judge->threshold);
-    change->pauses = pauses_beside(judge, role, rank);
+    sl_change_begin(change, judge->threshold, pauses_beside(judge, role, rank));
     for (uint32_t i = 0; i < judge->table->step_count; i++) {
         double beyond = row[i] - base;
 
@@ -271,8 +272,7 @@ static void test(const struct judge *judge, const struct role *role, uint32_t ra
             change->steps++;
             continue;
         }
-        sl_change_step(change, (beyond - role->memory * fmax(before, 0)) / spread,
-                       log(SLOWEST) / spread);
+        sl_change_step(change, (beyond - role->memory * fmax(before, 0)) / spread);
         before = beyond;
     }
 }

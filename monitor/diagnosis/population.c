@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define APART_MIN 0.05 /* logarithm: populations nearer than that are one */
+#define APART_MIN 0.03 /* logarithm: populations nearer than that are one */
 #define DEPTH_MAX 3    /* splits of splits: at most 8 populations */
 #define EARLY_MIN 3    /* steps by which members are told apart at the beginning */
 #define OUTLIER_MIN 3  /* members of a population, of which one may be faulty */
@@ -61,11 +61,13 @@ static double width_of(const struct member *list, uint32_t count)
 static bool is_lasting(const struct member *list, uint32_t at, uint32_t count)
 {
     double middle = (list[at - 1].early + list[at].early) / 2;
-    uint32_t changed = 0;
+    uint32_t slower = 0, faster = 0;
 
-    for (uint32_t i = 0; i < count; i++)
-        changed += (list[i].all > middle) != (i >= at);
-    return changed <= (count >= 2 * OUTLIER_MIN ? 1 + count / 20 : 0);
+    for (uint32_t i = 0; i < count; i++) {
+        slower += list[i].all > middle && i < at;
+        faster += list[i].all <= middle && i >= at;
+    }
+    return slower + faster <= (count >= 2 * OUTLIER_MIN ? 1 + count / 20 : faster == 0 ? 1 : 0);
 }
 
 /* All slower ones are of one host that is known, and all others are of others: the host it is. */
@@ -88,17 +90,53 @@ static bool is_one_host(const struct finder *finder, const struct member *list, 
     return other > 0; /* two hosts, one faster than the other, are two kinds of hardware as well */
 }
 
-static void split(struct finder *finder, const struct member *list, uint32_t count, unsigned depth)
+/* Where the list falls into two kinds: the index of the first of the slower one. 0: it does not. */
+static uint32_t part(const struct finder *finder, const struct member *list, uint32_t count)
 {
     double gap;
-    uint32_t at, group;
+    uint32_t at = count < 2 * finder->least ? 0 : widest_gap(list, count, finder->least, &gap);
+
+    if (at == 0 || gap < APART_MIN || width_of(list, at) > gap / 2 ||
+        width_of(list + at, count - at) > gap / 2 || !is_lasting(list, at, count) ||
+        is_one_host(finder, list, at, count))
+        return 0;
+    return at;
+}
+
+/* The list without one member, which lies between two kinds: a slow one of the faster kind, whose
+ * last one it becomes. 0: it does not fall into two even so. */
+static uint32_t part_without(const struct finder *finder, struct member *list, uint32_t count,
+                             uint32_t one)
+{
+    struct member between = list[one];
+    uint32_t at;
+
+    memmove(list + one, list + one + 1, (count - one - 1) * sizeof(*list));
+    at = part(finder, list, count - 1);
+    if (at == 0) {
+        memmove(list + one + 1, list + one, (count - one - 1) * sizeof(*list));
+        list[one] = between;
+        return 0;
+    }
+    memmove(list + at + 1, list + at, (count - at - 1) * sizeof(*list));
+    list[at] = between;
+    return at + 1;
+}
+
+static void split(struct finder *finder, struct member *list, uint32_t count, unsigned depth)
+{
+    uint32_t at, group, widest;
+    double gap;
 
     if (count < 2 * finder->least || depth == DEPTH_MAX)
         return;
-    at = widest_gap(list, count, finder->least, &gap);
-    if (gap < APART_MIN || width_of(list, at) > gap / 2 ||
-        width_of(list + at, count - at) > gap / 2 || !is_lasting(list, at, count) ||
-        is_one_host(finder, list, at, count))
+    at = part(finder, list, count);
+    widest = at == 0 ? widest_gap(list, count, finder->least, &gap) : 0;
+    if (widest > 0 && count > 2 * finder->least && count > OUTLIER_MIN) {
+        at = part_without(finder, list, count, widest);
+        at = at == 0 ? part_without(finder, list, count, widest - 1) : at;
+    }
+    if (at == 0)
         return;
     group = ++finder->group_count;
     for (uint32_t i = at; i < count; i++)

@@ -37,30 +37,38 @@ static void the_threshold_is_that_of_the_budget(void **state)
     assert_true(fabs(sl_change_threshold(10000, 8, 2, 46) - 19.52) < 0.01);
 }
 
-static void one_step_alone(double z, double *gain)
+/* What one step adds to a bet. */
+static double gain_of(unsigned bet, double z, double pauses)
 {
     struct sl_change change;
 
-    sl_change_begin(&change, 1000);
-    change.sum = 100;
-    sl_change_step(&change, z, 300);
-    *gain = change.sum - 100;
+    sl_change_begin(&change, 1000, pauses);
+    change.sums[bet] = 100;
+    sl_change_step(&change, z);
+    return change.sums[bet] - 100;
 }
 
-static void a_bet_is_fair_while_the_rank_is_healthy(void **state)
+static void is_fair(unsigned bet, double pauses)
 {
-    double mean = 0, last = -10, gain;
+    double mean = pauses * exp(gain_of(bet, 1e6, pauses)), last = -10;
 
-    (void)state;
-    for (double z = -2000; z < 2000; z += 0.01) {
-        double square = 1 + z * z / 3;
+    for (double z = -2000.005; z < 2000; z += 0.01) {
+        double square = 1 + z * z / 3, gain = gain_of(bet, z, pauses);
 
-        one_step_alone(z, &gain);
         assert_true(gain >= last); /* so a lighter tail is safe as well */
         last = gain;
-        mean += exp(gain) * 2 / (M_PI * sqrt(3) * square * square) * 0.01;
+        mean += (1 - pauses) * exp(gain) * 2 / (M_PI * sqrt(3) * square * square) * 0.01;
     }
-    assert_true(mean <= 1.001 && mean > 0.9);
+    assert_true(mean <= 1.01 && mean > 0.98);
+}
+
+static void each_bet_is_fair_while_the_rank_is_healthy(void **state)
+{
+    (void)state;
+    for (unsigned bet = 0; bet < SL_CHANGE_BETS; bet++) {
+        is_fair(bet, 0);
+        is_fair(bet, 0.01);
+    }
 }
 
 static void false_alarms_are_rarer_than_the_threshold_says(void **state)
@@ -74,9 +82,9 @@ static void false_alarms_are_rarer_than_the_threshold_says(void **state)
     for (int run = 0; run < RUNS; run++) {
         struct sl_change change;
 
-        sl_change_begin(&change, 5); /* e^5: once in 148 steps */
+        sl_change_begin(&change, 5, 0); /* e^5: once in 148 steps */
         while (!change.is_alarm && change.steps < 3000)
-            sl_change_step(&change, student_of(&rng), 300);
+            sl_change_step(&change, student_of(&rng));
         steps += change.steps;
     }
     assert_true(steps / RUNS > 148);
@@ -87,12 +95,12 @@ static void slowness_by_half_is_seen_in_the_third_step(void **state)
     struct sl_change change;
 
     (void)state;
-    sl_change_begin(&change, 19.5);
+    sl_change_begin(&change, 19.5, 0);
     for (int i = 0; i < 100; i++)
-        sl_change_step(&change, 0.5, 300);
+        sl_change_step(&change, 0.5);
     assert_true(change.sum <= 0 && !change.is_alarm);
     for (int i = 0; i < 5; i++)
-        sl_change_step(&change, 40, 300);
+        sl_change_step(&change, 40);
     assert_true(change.is_alarm);
     assert_int_equal(change.onset, 100);
     assert_int_equal(change.alarm, 102);
@@ -103,12 +111,12 @@ static void two_pauses_are_no_alarm_however_long(void **state)
     struct sl_change change;
 
     (void)state;
-    sl_change_begin(&change, 19.5);
-    sl_change_step(&change, 1e9, 300);
-    sl_change_step(&change, 1e9, 300);
+    sl_change_begin(&change, 19.5, 0);
+    sl_change_step(&change, 1e9);
+    sl_change_step(&change, 1e9);
     assert_false(change.is_alarm);
     for (int i = 0; i < 20; i++)
-        sl_change_step(&change, 0, 300);
+        sl_change_step(&change, 0);
     assert_true(change.sum <= 0);
 }
 
@@ -116,7 +124,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_threshold_is_that_of_the_budget),
-        cmocka_unit_test(a_bet_is_fair_while_the_rank_is_healthy),
+        cmocka_unit_test(each_bet_is_fair_while_the_rank_is_healthy),
         cmocka_unit_test(false_alarms_are_rarer_than_the_threshold_says),
         cmocka_unit_test(slowness_by_half_is_seen_in_the_third_step),
         cmocka_unit_test(two_pauses_are_no_alarm_however_long),
