@@ -32,10 +32,39 @@ uint32_t sl_play_host(const struct sl_play_plan *plan, uint32_t rank)
     return rank / plan->ranks_per_host;
 }
 
-uint32_t sl_play_leaf(const struct sl_play_plan *plan, uint32_t rank)
+uint32_t sl_play_rail(const struct sl_play_plan *plan, uint32_t src, uint32_t dst)
 {
-    return sl_play_host(plan, rank) / plan->hosts_per_leaf * plan->ranks_per_host +
-           rank % plan->ranks_per_host;
+    (void)src;
+    return dst % plan->ranks_per_host;
+}
+
+uint32_t sl_play_leaf(const struct sl_play_plan *plan, uint32_t rank, uint32_t rail)
+{
+    return sl_play_host(plan, rank) / plan->hosts_per_leaf * plan->ranks_per_host + rail;
+}
+
+uint32_t sl_play_spine(const struct sl_play_plan *plan, uint32_t from, uint32_t to, uint32_t rail)
+{
+    uint32_t low = from < to ? from : to, high = from < to ? to : from;
+
+    low /= plan->ranks_per_host;
+    high /= plan->ranks_per_host;
+    return rail * SL_PLAY_SPINES + (low * 7 + high * 3) % SL_PLAY_SPINES;
+}
+
+bool sl_play_passes(const struct sl_play_plan *plan, uint32_t src, uint32_t dst,
+                    enum sl_play_group group, uint32_t number)
+{
+    uint32_t rail = sl_play_rail(plan, src, dst);
+    uint32_t from = sl_play_leaf(plan, src, rail), to = sl_play_leaf(plan, dst, rail);
+
+    switch (group) {
+    case SL_PLAY_LEAF: return from == number || to == number;
+    case SL_PLAY_RAIL: return rail == number;
+    case SL_PLAY_PLANE: return rail / 2 == number;
+    case SL_PLAY_SPINE: return from != to && sl_play_spine(plan, from, to, rail) == number;
+    default: return false;
+    }
 }
 
 void sl_play_default(struct sl_play_plan *plan)
@@ -56,6 +85,7 @@ void sl_play_default(struct sl_play_plan *plan)
                                   .has_compute = true,
                                   .has_layout = true,
                                   .has_edges = true,
+                                  .has_fabric = true,
                                   .has_starts = true};
 }
 
@@ -77,7 +107,8 @@ int sl_play_check(const struct sl_play_plan *plan)
         plan->hosts_per_leaf < 1 || plan->channels < 1 || plan->channels > 16)
         return sl_fail(-EINVAL, "a host is 1 to 64 calls ahead and has a rank at least, a leaf a "
                                 "host at least, a job 1 to 16 channels");
-    if (plan->fault.cls != SL_VERDICT_NOT_HUNG && plan->fault.rank >= ranks)
+    if (plan->fault.cls != SL_VERDICT_NOT_HUNG && plan->fault.cls != SL_VERDICT_SLOW_GROUP &&
+        plan->fault.rank >= ranks)
         return sl_fail(-EINVAL, "there is no rank %u in a job of %llu", plan->fault.rank,
                        (unsigned long long)ranks);
     return 0;
@@ -178,29 +209,50 @@ static bool draw_link(struct sl_play_plan *plan, struct sl_rng *rng)
     return sl_play_host(plan, plan->fault.rank) != sl_play_host(plan, plan->fault.peer);
 }
 
+static bool draw_any_link(struct sl_play_plan *plan, struct sl_rng *rng)
+{
+    for (unsigned tries = 0; tries < 100; tries++)
+        if (draw_link(plan, rng))
+            return true;
+    return false;
+}
+
+/* A part of the network that some message passes. */
+static bool draw_group(struct sl_play_plan *plan, struct sl_rng *rng)
+{
+    struct sl_play_fault *fault = &plan->fault;
+    uint32_t rail, from, to;
+
+    if (!draw_any_link(plan, rng))
+        return false;
+    fault->group = (uint8_t)sl_rng_below(rng, SL_PLAY_GROUPS);
+    rail = sl_play_rail(plan, fault->rank, fault->peer);
+    from = sl_play_leaf(plan, fault->rank, rail);
+    to = sl_play_leaf(plan, fault->peer, rail);
+    switch (fault->group) {
+    case SL_PLAY_LEAF: fault->rank = from; break;
+    case SL_PLAY_RAIL: fault->rank = rail; break;
+    case SL_PLAY_PLANE: fault->rank = rail / 2; break;
+    default: fault->rank = sl_play_spine(plan, from, to, rail); return from != to;
+    }
+    return true;
+}
+
 static bool draw_whose(struct sl_play_plan *plan, enum sl_verdict_class cls, struct sl_rng *rng)
 {
     struct sl_play_fault *fault = &plan->fault;
     uint32_t ranks = sl_play_ranks(plan);
 
     switch (cls) {
-    case SL_VERDICT_SLOW_LINK:
-        for (unsigned tries = 0; tries < 100; tries++)
-            if (draw_link(plan, rng))
-                return true;
-        return false;
-    case SL_VERDICT_SLOW_SENDER:
+    case SL_VERDICT_SLOW_LINK: return draw_any_link(plan, rng);
+    case SL_VERDICT_SLOW_SENDER: /* it has messages to another host at all */
     case SL_VERDICT_SLOW_RECEIVER:
-        for (unsigned tries = 0; tries < 100; tries++)
-            if (draw_link(plan, rng)) { /* it has messages to another host at all */
-                if (cls == SL_VERDICT_SLOW_RECEIVER)
-                    fault->rank = fault->peer;
-                return true;
-            }
-        return false;
-    case SL_VERDICT_SLOW_GROUP:
-        fault->rank = sl_play_leaf(plan, (uint32_t)sl_rng_below(rng, ranks));
-        return ranks / plan->ranks_per_host >= 3 * plan->hosts_per_leaf && plan->replicas > 1;
+        if (!draw_any_link(plan, rng))
+            return false;
+        if (cls == SL_VERDICT_SLOW_RECEIVER)
+            fault->rank = fault->peer;
+        return true;
+    case SL_VERDICT_SLOW_GROUP: return draw_group(plan, rng);
     case SL_VERDICT_MISMATCH:
     case SL_VERDICT_DEADLOCK:
         fault->rank = (uint32_t)sl_rng_below(rng, ranks);

@@ -22,10 +22,22 @@ enum sl_play_algorithm {
     SL_PLAY_ALLTOALL /* everybody to everybody, as reduce-scatter and allgather in one hop do */
 };
 
+/* What of the network can be slow for all that passes it. */
+enum sl_play_group {
+    SL_PLAY_LEAF,  /* a leaf switch: one rail of hosts_per_leaf hosts */
+    SL_PLAY_RAIL,  /* the same NIC of all hosts */
+    SL_PLAY_PLANE, /* two rails */
+    SL_PLAY_SPINE, /* a switch above the leaves of a rail: of every SL_PLAY_SPINES-th pair of them */
+    SL_PLAY_GROUPS
+};
+
+#define SL_PLAY_SPINES 4 /* above the leaves of a rail */
+
 /* What is wrong, one thing a job. */
 struct sl_play_fault {
     uint8_t cls;       /* enum sl_verdict_class; SL_VERDICT_NOT_HUNG: nothing */
-    uint32_t rank;     /* whose fault it is; of a link the sender, of a group its leaf */
+    uint32_t rank;     /* whose fault it is; of a link the sender, of a group its number */
+    uint8_t group;     /* enum sl_play_group */
     uint32_t peer;     /* of a link: the receiver */
     uint32_t step;     /* since when; before it all is well */
     uint32_t call;     /* of a hang: at which of the rank's calls in that step */
@@ -56,6 +68,7 @@ struct sl_play_plan {
     bool has_compute;        /* the source lists compute, as traces do */
     bool has_layout;         /* it tells stages and replicas */
     bool has_edges;          /* it tells what passed from rank to rank */
+    bool has_fabric;         /* and where NICs lead: leaves, rails, planes, and routes by spines */
     bool has_starts;         /* of a pending call it tells whether the GPU is at it */
     struct sl_play_fault fault;
 };
@@ -65,8 +78,16 @@ uint32_t sl_play_stage(const struct sl_play_plan *plan, uint32_t rank);
 uint32_t sl_play_replica(const struct sl_play_plan *plan, uint32_t rank);
 uint32_t sl_play_tensor(const struct sl_play_plan *plan, uint32_t rank);
 uint32_t sl_play_host(const struct sl_play_plan *plan, uint32_t rank);
-/* The leaf switch that the rank's NIC is on. */
-uint32_t sl_play_leaf(const struct sl_play_plan *plan, uint32_t rank);
+/* Which rail a message takes: the receiver's, as what goes to another rail changes it inside of the
+ * sender's host (NCCL's PXN). */
+uint32_t sl_play_rail(const struct sl_play_plan *plan, uint32_t src, uint32_t dst);
+/* The leaf switch of the rail that the rank's host is on. */
+uint32_t sl_play_leaf(const struct sl_play_plan *plan, uint32_t rank, uint32_t rail);
+/* The spine that messages from a leaf to another one of its rail pass. */
+uint32_t sl_play_spine(const struct sl_play_plan *plan, uint32_t from, uint32_t to, uint32_t rail);
+/* Does a message between hosts pass that? */
+bool sl_play_passes(const struct sl_play_plan *plan, uint32_t src, uint32_t dst,
+                    enum sl_play_group group, uint32_t number);
 
 /* What is not said otherwise: 64 ranks, 40 steps, rings, health. */
 void sl_play_default(struct sl_play_plan *plan);

@@ -43,6 +43,27 @@ static int tell_comm(struct sl_play *play, uint32_t comm, uint32_t *members)
     return err;
 }
 
+/* Where each NIC of each host leads. */
+static int tell_ports(struct sl_play *play)
+{
+    const struct sl_play_plan *plan = play->plan;
+    struct sl_job *job = play->job;
+    int err = 0;
+
+    for (uint32_t rank = 0; rank < play->rank_count; rank += plan->ranks_per_host)
+        for (uint32_t rail = 0; rail < plan->ranks_per_host && err == 0; rail++) {
+            struct sl_job_port port = {
+                .host = text_of(job, "host%u", sl_play_host(plan, rank), 0),
+                .device = text_of(job, "rail%u", rail, 0),
+                .leaf = text_of(job, "leaf%u", sl_play_leaf(plan, rank, rail), 0),
+                .plane = text_of(job, "plane%u", rail / 2, 0)};
+
+            port.rail = port.device;
+            err = sl_job_add_port(job, &port);
+        }
+    return err;
+}
+
 int sl_play_tell_job(struct sl_play *play)
 {
     const struct sl_play_plan *plan = play->plan;
@@ -64,6 +85,8 @@ int sl_play_tell_job(struct sl_play *play)
     for (uint32_t comm = 0; comm < sl_play_comms(plan) && err == 0; comm++)
         err = tell_comm(play, comm, members);
     free(members);
+    if (err == 0 && plan->has_fabric)
+        err = tell_ports(play);
     return err;
 }
 
@@ -162,6 +185,20 @@ static int tell_pending(struct sl_play *play, uint32_t rank)
     return 0;
 }
 
+/* By which spine it goes, where it leaves its leaf. */
+static int tell_route(struct sl_play *play, const struct sl_job_edge *edge)
+{
+    const struct sl_play_plan *plan = play->plan;
+    uint32_t rail = sl_play_rail(plan, edge->src, edge->dst);
+    uint32_t from = sl_play_leaf(plan, edge->src, rail), to = sl_play_leaf(plan, edge->dst, rail);
+    struct sl_job_route route = {.src = edge->src, .dst = edge->dst, .path = edge->path};
+
+    if (from == to)
+        return 0;
+    route.via = text_of(play->job, "spine%u", sl_play_spine(plan, from, to, rail), 0);
+    return sl_job_add_route(play->job, &route);
+}
+
 static int tell_edges(struct sl_play *play)
 {
     uint32_t count = play->wire.first[sl_play_comms(play->plan)];
@@ -177,11 +214,13 @@ static int tell_edges(struct sl_play *play)
 
         if (sl_play_wire_is_inside(play->plan, it->src, it->dst))
             continue; /* through no NIC */
-        edge.path = text_of(play->job, "rail%u", it->src % play->plan->ranks_per_host, 0);
+        edge.path = text_of(play->job, "rail%u", sl_play_rail(play->plan, it->src, it->dst), 0);
         edge.wait_s[SL_JOB_WAIT_WIRE] = it->wire_s;
         edge.wait_s[SL_JOB_WAIT_DATA] = it->data_s;
         if (it->count > 0 || it->wire_s > 0)
             err = sl_job_add_edge(play->job, &edge);
+        if (err == 0 && play->plan->has_fabric && (it->count > 0 || it->wire_s > 0))
+            err = tell_route(play, &edge);
     }
     return err;
 }

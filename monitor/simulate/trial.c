@@ -2,13 +2,16 @@
 /* One made-up job, judged. */
 #include "monitor/simulate/trial.h"
 #include "core/err.h"
+#include "monitor/diagnosis/lift.h"
 #include "monitor/simulate/calls.h"
 #include "monitor/simulate/play.h"
 #include "monitor/simulate/wire.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define PEERS_LEAST 3
@@ -64,23 +67,99 @@ static bool is_stuck_identifiable(const struct sl_play_plan *plan)
     return is_told;
 }
 
-/* Others on other hosts that the rank's NIC sends to (or hears from). */
-static uint32_t partners(const struct sl_play_plan *plan, uint32_t rank, bool is_sender)
-{
-    uint32_t count = 0;
+/* ---- the truth ---- */
 
-    if (plan->replicas < 2)
-        return 0;
-    switch (plan->algorithm) {
-    case SL_PLAY_RING: count = plan->channels < plan->replicas ? plan->channels : 1; break;
-    case SL_PLAY_TREE: count = 2; break;
-    default: count = plan->replicas - 1;
-    }
-    (void)rank, (void)is_sender;
-    return count + (plan->stages > 1) + (plan->experts > 1 ? plan->experts - 1 : 0);
+/* A leaf, rail, plane or spine by its name. */
+static bool is_group(const struct sl_play_plan *plan, const struct sl_job *job,
+                     const struct sl_object *object)
+{
+    static const struct {
+        const char *name;
+        uint8_t kind;
+    } groups[SL_PLAY_GROUPS] = {[SL_PLAY_LEAF] = {"leaf", SL_OBJECT_SWITCH},
+                                [SL_PLAY_RAIL] = {"rail", SL_OBJECT_RAIL},
+                                [SL_PLAY_PLANE] = {"plane", SL_OBJECT_PLANE},
+                                [SL_PLAY_SPINE] = {"spine", SL_OBJECT_SWITCH}};
+    char name[32];
+
+    snprintf(name, sizeof(name), "%s%u", groups[plan->fault.group].name, plan->fault.rank);
+    return object->kind == groups[plan->fault.group].kind &&
+           strcmp(sl_job_string(job, object->name), name) == 0;
 }
 
-bool sl_trial_identifiable(const struct sl_play_plan *plan)
+static bool is_culprit(const struct sl_play_plan *plan, const struct sl_job *job,
+                       enum sl_verdict_class cls, const struct sl_object *object)
+{
+    const struct sl_play_fault *fault = &plan->fault;
+
+    switch (fault->cls) {
+    case SL_VERDICT_DEADLOCK: return cls == SL_VERDICT_DEADLOCK;
+    case SL_VERDICT_MISMATCH: return cls == SL_VERDICT_MISMATCH && object->a == fault->rank;
+    case SL_VERDICT_SLOW_LINK:
+        return object->kind == SL_OBJECT_LINK && object->a == fault->rank &&
+               object->b == fault->peer;
+    case SL_VERDICT_SLOW_GROUP: return is_group(plan, job, object);
+    default: return object->a == fault->rank && object->kind != SL_OBJECT_PROGRAM;
+    }
+}
+
+/* ---- what can be known of messages ---- */
+
+/* Does the element cover those cells of the matrix that are slow, and no others? */
+static bool is_as_slow(const struct sl_play_plan *plan, const struct sl_places *places,
+                       const struct sl_element *element)
+{
+    for (uint32_t i = 0; i < places->matrix->count; i++) {
+        const struct sl_matrix_cell *cell = &places->matrix->cells[i];
+
+        if (sl_element_covers(places, element, cell->src, cell->dst, cell->path) !=
+            sl_play_wire_is_hit(plan, cell->src, cell->dst))
+            return false;
+    }
+    return true;
+}
+
+/* Whatever explains the slow cells passes the first of them: all of that is the culprit. */
+static bool is_alone(const struct sl_play_plan *plan, const struct sl_job *job,
+                     const struct sl_places *places)
+{
+    const struct sl_matrix *matrix = places->matrix;
+    struct sl_element elements[SL_ELEMENTS_MAX];
+    unsigned count = 0;
+    bool is_any = false;
+
+    for (uint32_t i = 0; i < matrix->count && count == 0; i++)
+        if (sl_play_wire_is_hit(plan, matrix->cells[i].src, matrix->cells[i].dst))
+            count = sl_elements_of(places, matrix->cells[i].src, matrix->cells[i].dst,
+                                   matrix->cells[i].path, elements);
+    for (unsigned k = 0; k < count; k++) {
+        struct sl_object object = sl_element_object(places, &elements[k]);
+        bool is_it = is_culprit(plan, job, sl_element_class(&elements[k]), &object);
+
+        if (!is_as_slow(plan, places, &elements[k]))
+            continue;
+        if (!is_it)
+            return false;
+        is_any = true;
+    }
+    return is_any;
+}
+
+static bool is_message_identifiable(const struct sl_play_plan *plan, const struct sl_job *job)
+{
+    struct sl_matrix matrix;
+    struct sl_places places = {.path_count = 0};
+    bool is_it = false;
+
+    if (sl_matrix_build(job, SL_JOB_WAIT_WIRE, SL_MATRIX_REMOTE, &matrix) == 0 &&
+        sl_places_find(job, &matrix, &places) == 0)
+        is_it = is_alone(plan, job, &places);
+    sl_places_fini(&places);
+    sl_matrix_fini(&matrix);
+    return is_it;
+}
+
+bool sl_trial_identifiable(const struct sl_play_plan *plan, const struct sl_job *job)
 {
     const struct sl_play_fault *fault = &plan->fault;
 
@@ -90,42 +169,28 @@ bool sl_trial_identifiable(const struct sl_play_plan *plan)
     case SL_VERDICT_SLOW_RANK: return is_slow_rank_identifiable(plan);
     case SL_VERDICT_SLOW_SENDER:
     case SL_VERDICT_SLOW_RECEIVER:
-    case SL_VERDICT_SLOW_LINK: return plan->has_edges && partners(plan, fault->rank, true) >= 2;
+    case SL_VERDICT_SLOW_LINK:
+    case SL_VERDICT_SLOW_GROUP: return plan->has_edges && is_message_identifiable(plan, job);
     default: return true;
     }
 }
 
-/* ---- the truth ---- */
+/* ---- the verdicts ---- */
 
-static bool is_culprit(const struct sl_play_plan *plan, const struct sl_verdict *verdict,
-                       const struct sl_object *object)
-{
-    const struct sl_play_fault *fault = &plan->fault;
-
-    switch (fault->cls) {
-    case SL_VERDICT_DEADLOCK: return verdict->cls == SL_VERDICT_DEADLOCK;
-    case SL_VERDICT_MISMATCH: return verdict->cls == fault->cls && object->a == fault->rank;
-    case SL_VERDICT_SLOW_LINK:
-        return object->kind == SL_OBJECT_LINK && object->a == fault->rank &&
-               object->b == fault->peer;
-    case SL_VERDICT_SLOW_GROUP: return verdict->cls == SL_VERDICT_SLOW_GROUP;
-    default: return object->a == fault->rank && object->kind != SL_OBJECT_PROGRAM;
-    }
-}
-
-static void compare(const struct sl_play_plan *plan, const struct sl_verdicts *verdicts,
-                    struct sl_trial *out)
+static void compare(const struct sl_play_plan *plan, const struct sl_job *job,
+                    const struct sl_verdicts *verdicts, struct sl_trial *out)
 {
     out->is_silent = true;
     for (uint32_t i = 0; i < verdicts->count; i++) {
         const struct sl_verdict *it = &verdicts->list[i];
-        bool has = is_culprit(plan, it, &it->accused);
+        enum sl_verdict_class cls = (enum sl_verdict_class)it->cls;
+        bool has = is_culprit(plan, job, cls, &it->accused);
 
         if (it->cls == SL_VERDICT_NOT_HUNG)
             continue;
         out->is_silent = false;
         for (uint32_t k = 0; k < it->other_count && !has; k++)
-            has = is_culprit(plan, it, &it->others[k]);
+            has = is_culprit(plan, job, cls, &it->others[k]);
         if (!has || plan->fault.cls == SL_VERDICT_NOT_HUNG) {
             out->wrong++;
             continue;
@@ -133,7 +198,7 @@ static void compare(const struct sl_play_plan *plan, const struct sl_verdicts *v
         out->is_in_set = true;
         if (out->set == 0 || 1 + it->other_count < out->set)
             out->set = 1 + it->other_count;
-        if (is_culprit(plan, it, &it->accused)) {
+        if (is_culprit(plan, job, cls, &it->accused)) {
             out->is_found = true;
             out->is_class = out->is_class || it->cls == plan->fault.cls;
         }
@@ -158,14 +223,14 @@ int sl_trial_run(const struct sl_play_plan *plan, sl_trial_judge *judge, struct 
 
     if (err != 0)
         return err;
-    *out = (struct sl_trial){.is_identifiable = sl_trial_identifiable(plan)};
     err = sl_job_seal(job);
+    *out = (struct sl_trial){.is_identifiable = err == 0 && sl_trial_identifiable(plan, job)};
     begin_s = processor_s();
     if (err == 0)
         err = judge(job, &verdicts);
     out->judge_s = processor_s() - begin_s;
     if (err == 0)
-        compare(plan, &verdicts, out);
+        compare(plan, job, &verdicts, out);
     sl_verdicts_free(&verdicts);
     sl_job_free(job);
     return err;

@@ -11,9 +11,9 @@
  *                    and it is slower by more than 10 % (5 % in mid-job) and four spreads of a
  *                    step's noise (and of longer sequences, where stages or replicas are too few to
  *                    tell these, or hosts of two kinds look like them)
- *     slow_sender, slow_receiver, slow_link    the rank's NIC sends to, or hears from, two others
- *                    at least, so that the three can be told apart
- *     slow_group     its leaf has two NICs at least that talk to other leaves
+ *     slow_sender, slow_receiver, slow_link, slow_group     some message between hosts passes it, and
+ *                    nothing else (a rank, a NIC, a link, a host, a leaf, a rail, a plane, a spine)
+ *                    is passed by just the same pairs of ranks
  */
 #ifndef SL_MONITOR_SIMULATE_TRIAL_H
 #define SL_MONITOR_SIMULATE_TRIAL_H
@@ -39,7 +39,8 @@ typedef int sl_trial_judge(const struct sl_job *job, struct sl_verdicts *verdict
 int sl_trial_run(const struct sl_play_plan *plan, sl_trial_judge *judge, struct sl_trial *out);
 /* The same, and after how many steps of a slow fault the culprit is accused first (bisection). */
 int sl_trial_time(const struct sl_play_plan *plan, sl_trial_judge *judge, struct sl_trial *out);
-bool sl_trial_identifiable(const struct sl_play_plan *plan);
+/* The job is the plan's, sealed. */
+bool sl_trial_identifiable(const struct sl_play_plan *plan, const struct sl_job *job);
 
 /* Many: jobs of about `ranks` ranks, faults of one class and strength, seeds from `seed` on. */
 struct sl_trials {

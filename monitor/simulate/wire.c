@@ -18,24 +18,26 @@ bool sl_play_wire_is_inside(const struct sl_play_plan *plan, uint32_t a, uint32_
     return sl_play_host(plan, a) == sl_play_host(plan, b);
 }
 
+bool sl_play_wire_is_hit(const struct sl_play_plan *plan, uint32_t src, uint32_t dst)
+{
+    const struct sl_play_fault *fault = &plan->fault;
+
+    if (sl_play_wire_is_inside(plan, src, dst))
+        return false;
+    switch (fault->cls) {
+    case SL_VERDICT_SLOW_SENDER: return src == fault->rank;
+    case SL_VERDICT_SLOW_RECEIVER: return dst == fault->rank;
+    case SL_VERDICT_SLOW_LINK: return src == fault->rank && dst == fault->peer;
+    case SL_VERDICT_SLOW_GROUP:
+        return sl_play_passes(plan, src, dst, (enum sl_play_group)fault->group, fault->rank);
+    default: return false;
+    }
+}
+
 /* What lasts. */
 static double factor_of(const struct sl_play_plan *plan, uint32_t src, uint32_t dst)
 {
-    const struct sl_play_fault *fault = &plan->fault;
-    bool is_hit = false;
-
-    if (sl_play_wire_is_inside(plan, src, dst))
-        return 1;
-    switch (fault->cls) {
-    case SL_VERDICT_SLOW_SENDER: is_hit = src == fault->rank; break;
-    case SL_VERDICT_SLOW_RECEIVER: is_hit = dst == fault->rank; break;
-    case SL_VERDICT_SLOW_LINK: is_hit = src == fault->rank && dst == fault->peer; break;
-    case SL_VERDICT_SLOW_GROUP:
-        is_hit = sl_play_leaf(plan, src) == fault->rank || sl_play_leaf(plan, dst) == fault->rank;
-        break;
-    default: break;
-    }
-    return is_hit ? fault->strength : 1;
+    return sl_play_wire_is_hit(plan, src, dst) ? plan->fault.strength : 1;
 }
 
 static int add(struct sl_play_wire *wire, uint32_t *count, uint32_t *cap, uint32_t comm,

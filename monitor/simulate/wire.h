@@ -25,6 +25,8 @@ struct sl_play_wire {
     struct sl_rng rng;
 };
 
+/* Does what is slow make messages from src to dst slow? */
+bool sl_play_wire_is_hit(const struct sl_play_plan *plan, uint32_t src, uint32_t dst);
 int sl_play_wire_init(struct sl_play_wire *wire, const struct sl_play_plan *plan);
 void sl_play_wire_fini(struct sl_play_wire *wire);
 /* Seconds of a collective of so many bytes. */

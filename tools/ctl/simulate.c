@@ -215,7 +215,7 @@ static int show(const struct request *request, const struct sl_play_plan *plan)
         add(object, "ranks", json_object_new_int64(sl_play_ranks(plan)));
         add(object, "seed", json_object_new_int64((int64_t)plan->seed));
         add(object, "truth", fault_json(&plan->fault));
-        add(object, "identifiable", json_object_new_boolean(sl_trial_identifiable(plan)));
+        add(object, "identifiable", json_object_new_boolean(sl_trial_identifiable(plan, job)));
         add(object, "verdicts", sl_verdicts_json(job, &verdicts));
         print(object);
     } else if (err == 0) {

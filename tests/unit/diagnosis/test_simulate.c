@@ -156,6 +156,14 @@ static void a_rank_that_is_half_as_slow_again_is_found(void **state)
     accuses(SL_VERDICT_SLOW_RANK, 1.5);
 }
 
+/* Leaves, rails, planes, spines by their names; who sends, who receives, and links. */
+static void slow_parts_of_the_network_are_found(void **state)
+{
+    (void)state;
+    for (unsigned cls = SL_VERDICT_SLOW_SENDER; cls <= SL_VERDICT_SLOW_GROUP; cls++)
+        accuses((enum sl_verdict_class)cls, 2);
+}
+
 static void healthy_jobs_accuse_nobody(void **state)
 {
     struct sl_trials trials;
@@ -251,6 +259,36 @@ static void seeds_26_271_a_median_of_two_kinds(void **state)
     assert_true(trial.is_found);
 }
 
+/* Two kinds of hosts, 5 to 30 % apart, were one population with a slow rank between or beside them,
+ * and what healthy members differ by hid it; what longer sequences leave was thought to be memory. */
+static void seeds_1016_1029_1067_1134_kinds_that_are_near(void **state)
+{
+    static const struct {
+        uint64_t seed;
+        double strength;
+    } seeds[] = {{1016, 1.1}, {1029, 1.15}, {1067, 1.15}, {1134, 1.1}, {1058, 1.2}};
+    struct sl_trial trial;
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
+        seed_is(seeds[i].seed, SL_VERDICT_SLOW_RANK, seeds[i].strength, &trial);
+        assert_true(trial.is_found);
+    }
+}
+
+/* A bet that spread its stake over all strengths in each step anew needed more steps than there
+ * were. */
+static void seeds_1110_1142_few_steps(void **state)
+{
+    struct sl_trial trial;
+
+    (void)state;
+    seed_is(1110, SL_VERDICT_SLOW_RANK, 1.15, &trial);
+    assert_true(trial.is_found);
+    seed_is(1142, SL_VERDICT_SLOW_RANK, 1.15, &trial);
+    assert_true(trial.is_found);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +298,7 @@ int main(void)
         cmocka_unit_test(numbers_that_make_no_job_are_refused),
         cmocka_unit_test(each_hang_is_found),
         cmocka_unit_test(a_rank_that_is_half_as_slow_again_is_found),
+        cmocka_unit_test(slow_parts_of_the_network_are_found),
         cmocka_unit_test(healthy_jobs_accuse_nobody),
         cmocka_unit_test(healthy_ranks_accuse_nobody_for_days),
         cmocka_unit_test(seed_13_hosts_that_call_early),
@@ -267,6 +306,8 @@ int main(void)
         cmocka_unit_test(seeds_2_25_some_link_is_always_the_slowest),
         cmocka_unit_test(seeds_6_22_43_a_slow_rank_beside_two_kinds),
         cmocka_unit_test(seeds_26_271_a_median_of_two_kinds),
+        cmocka_unit_test(seeds_1016_1029_1067_1134_kinds_that_are_near),
+        cmocka_unit_test(seeds_1110_1142_few_steps),
     };
 
     return cmocka_run_group_tests_name("diagnosis_simulate", tests, NULL, NULL);
