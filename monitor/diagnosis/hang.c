@@ -300,7 +300,7 @@ static int say_fine(struct sl_hang *hang, const char *why)
 /* Said only where no other rule finds anything. */
 static const char *nothing_pending(const struct sl_job *job)
 {
-    if (job->op_count > 0)
+    if (job->op_count > 0 || job->comm_count > 0)
         return "no operation is pending, and all ranks have come as far";
     return job->sample_count > 0
                ? "these inputs tell of measurements alone, and no rank stands out in them"
