@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whom the wait-for graph accuses: who is waited for and waits for nobody. Probabilities are an
- * order of trust, not measured: what was seen directly is above what follows from what is missing.
+ * Whom the wait-for graph accuses: who is waited for and waits for nobody. Probabilities: hang_inside.h.
  */
 #include "monitor/diagnosis/hang.h"
 #include "core/err.h"
@@ -169,7 +168,7 @@ static int accuse_cycle(struct sl_hang *hang, uint32_t start)
     if (is_weak && !hang->is_heads_only)
         goto out;
     verdict = sl_verdict_add(hang->verdicts, SL_VERDICT_DEADLOCK, program_object(cycle[begin]),
-                             is_weak ? SL_HANG_PLAUSIBLE : SL_HANG_LIKELY);
+                             is_weak ? SL_HANG_ORDER : SL_HANG_LIKELY);
     err = verdict == NULL ? -ENOMEM : say_cycle(hang, verdict, cycle + begin, length - begin);
 out:
     free(room);

@@ -83,7 +83,7 @@ live() {
 }
 
 ras_is_asked_over_its_socket() {
-    live 3 --stall 1.5 "ras:127.0.0.1:$(<"$dir/answer")" && grep -q '^host_stalled: rank 2 (host 10.0.0.2), 90 %' "$dir/live"
+    live 3 --stall 1.5 "ras:127.0.0.1:$(<"$dir/answer")" && grep -q '^host_stalled: rank 2 (host 10.0.0.2), 98 %' "$dir/live"
 }
 
 # Two in one list: the other one is heard.

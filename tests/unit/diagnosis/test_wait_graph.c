@@ -79,7 +79,7 @@ static void who_waits_points_to_whom_it_waits_for(void **state)
     assert_string_equal(verdicts_text(&verdicts), "host_stalled 2");
     assert_int_equal(graph.box_count, 5);
     assert_int_equal(box_of(&graph, "rank 2")->role, SL_WAIT_ACCUSED);
-    assert_string_equal(box_of(&graph, "rank 2")->what, "host_stalled, 90 %");
+    assert_string_equal(box_of(&graph, "rank 2")->what, "host_stalled, 98 %");
     assert_int_equal(box_of(&graph, "rank 1")->depth, 1);
     assert_string_equal(box_of(&graph, "rank 1")->what, "all_gather 5 of b");
     assert_int_equal(box_of(&graph, "rank 0")->depth, 2);
@@ -88,7 +88,7 @@ static void who_waits_points_to_whom_it_waits_for(void **state)
     assert_true(points(&graph, "rank 0", "rank 1") && points(&graph, "rank 1", "rank 2"));
     text = text_of(&graph, sl_wait_graph_dot, &len);
     assert_true(strncmp(text, "digraph waits {", 15) == 0);
-    assert_non_null(strstr(text, "label=\"rank 2\\nhost_stalled, 90 %\""));
+    assert_non_null(strstr(text, "label=\"rank 2\\nhost_stalled, 98 %\""));
     free(text);
     done(job, &verdicts, &graph);
 }
