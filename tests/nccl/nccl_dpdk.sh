@@ -41,5 +41,6 @@ else
     tap_case windows_carry_every_size_between_processes in_processes 'windows_of_8*'
     tap_case contexts_follow_each_other_over_ports_that_come_and_go in_processes 'what_is_sent*'
     tap_case contexts_of_two_processes_share_ports in_processes 'many_connections*'
+    tap_case more_connections_of_two_processes_open_no_more_sockets in_processes 'more_connections*'
 fi
 tap_done

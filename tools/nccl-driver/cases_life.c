@@ -442,10 +442,12 @@ static int one_context_is_aborted_while_another_moves(struct rank *r)
     return rank_stop(&other);
 }
 
-/* Of a plugin whose connections share sockets: those after the first open none. */
+/* Of a plugin whose connections share sockets: those after the first open none. So many are first
+ * that each end has begun as many as there may be endpoints by SLUICE_NCCL_FLOWS, unless it says
+ * more than 4. */
 static int more_connections_open_no_more_sockets(struct rank *r)
 {
-    struct conn first[2], more[14];
+    struct conn first[8], more[8];
     int before;
 
     case_ring(r, first, COUNT(first), 0);
