@@ -127,6 +127,7 @@ void sl_probe_run(struct sl_probe_asker *asker)
 
     for (uint32_t i = 0; i < order->count && !asker->is_over; i++) {
         listen_until(asker, due_ns, false);
+        asker->take(asker);  /* also where this is late, or its queues would fill */
         asker->sent = i + 1; /* before it leaves: the answer may be there at once */
         ask(asker, order->session, i, order->bytes);
         due_ns += order->gap_ns;
