@@ -158,7 +158,7 @@ short() {
         echo "round $round: short messages failed (see $out/log)" >&2
 }
 
-start_switch one 4 "$switch_core" --spin --do "shape rate=$rate queue=1M mark=64K phantom=0.95"
+start_switch one 4 "$switch_core" --spin --do "shape rate=$rate queue=1M mark=64K phantom=0.95 high=20"
 for ((round = 0; round < rounds; round++)); do
     [[ $only != *goodput* ]] || goodput
     [[ $only != *short* ]] || short

@@ -3,7 +3,10 @@
  * What a software switch does with frames, without I/O and without a clock of its own: forwards by
  * MAC, damages what rules name, and serves each output port at its rate.
  *
- *   sl_fabric_receive() -> faults -> (held back) -> output queue, marks -> ops->send()
+ *   sl_fabric_receive() -> faults -> (held back) -> output queues, marks -> ops->send()
+ *
+ * An output port has two queues: one for the DSCP that it prefers, where it has one, and one for
+ * all else. Which of them is next is decided when the wire is free (fabric_port.c).
  *
  * A frame belongs to whoever handed it in until it is received; then to the fabric, which hands it
  * to send() or drop() exactly once.
@@ -20,7 +23,8 @@
 
 #define SL_FABRIC_PORTS 32   /* of one DPDK process: RTE_MAX_ETHPORTS */
 #define SL_FABRIC_RULES 64   /* faults at once */
-#define SL_FABRIC_QUEUE 8192 /* frames of one output port; a power of two */
+#define SL_FABRIC_QUEUE 8192 /* frames of one output queue; a power of two */
+#define SL_FABRIC_BURST 32   /* frames that leave at once */
 #define SL_FABRIC_HELD 8192  /* frames that are late */
 #define SL_FABRIC_MACS 1024  /* a power of two */
 #define SL_FABRIC_SHORT 256
@@ -31,8 +35,10 @@ struct sl_fabric_frame {
     uint8_t *bytes;
     uint32_t len;
     uint8_t in, out;
-    uint64_t due_ns; /* it may leave from then on */
-    uint64_t order;  /* of those that are late: equal times keep it */
+    uint8_t class;    /* of its output queue: SL_FABRIC_PLAIN, SL_FABRIC_HIGH */
+    uint64_t came_ns; /* to its output queue */
+    uint64_t due_ns;  /* it may leave from then on */
+    uint64_t order;   /* of those that are late: equal times keep it */
 };
 
 struct sl_fabric_ops {
@@ -59,22 +65,36 @@ struct sl_fabric_counts {
     uint64_t full;                               /* lost at the end of the queue */
     uint64_t queue_most, queue_sum;              /* bytes that a frame found before it */
     uint64_t phantom_most;
+    uint64_t high; /* frames of the preferred class */
     /* ns: of frames up to SL_FABRIC_SHORT bytes, what the queue's rate had them wait; of all, how
      * late after that they left, as this process did not run or the receiver took none. */
     uint64_t short_frames, short_wait_sum, short_wait_most;
     uint64_t behind_sum, behind_most;
 };
 
+enum sl_fabric_class { SL_FABRIC_PLAIN, SL_FABRIC_HIGH, SL_FABRIC_CLASSES };
+
+struct sl_fabric_queue {
+    unsigned head, tail;
+    uint64_t bytes;   /* with those that are leaving */
+    uint64_t phantom; /* bytes that would be here at the phantom queue's rate */
+    struct sl_fabric_frame *frames;
+};
+
 struct sl_fabric_port {
     uint64_t rate;        /* bits per second; 0: whatever the receiver takes */
-    uint64_t limit;       /* bytes of the queue */
+    uint64_t limit;       /* bytes of each of its queues */
     uint64_t mark;        /* bytes of the phantom queue from which frames are marked; 0: never */
     double phantom_share; /* of the rate, at which the phantom queue is served */
-    uint64_t free_ns;     /* when the last frame of the queue has left */
-    uint64_t phantom, phantom_ns; /* its bytes, when they were counted */
-    uint64_t queued;              /* bytes */
-    unsigned head, tail;
-    struct sl_fabric_frame *queue;
+    int high;             /* DSCP of frames that go first; SL_FABRIC_ANY: none do */
+    double high_share;    /* of the rate, that frames which go first may take from the others */
+    uint64_t free_ns;     /* when the wire is free: all of `leaving` has left */
+    uint64_t phantom_ns;  /* when the phantom bytes were counted */
+    double credit;        /* bytes that may go first now */
+    uint64_t credit_ns;   /* when they were counted */
+    struct sl_fabric_queue queues[SL_FABRIC_CLASSES];
+    struct sl_fabric_frame leaving[SL_FABRIC_BURST]; /* the wire is theirs, in order */
+    unsigned leaving_count;
     struct sl_fabric_counts counts;
     uint64_t from[SL_FABRIC_PORTS]; /* bytes that left here, by the port they came in at */
 };

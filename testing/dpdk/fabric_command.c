@@ -20,8 +20,9 @@ struct line {
     bool names_frames; /* the rule's match was given */
     int of;            /* shape, mirror: port=; SL_FABRIC_ANY: of all, or of none */
     uint64_t rate, queue, mark, value;
-    bool has_rate, has_queue, has_mark, has_share, has_value;
-    double share;
+    bool has_rate, has_queue, has_mark, has_share, has_value, has_high, has_high_share;
+    double share, high_share;
+    int high;
 };
 
 struct verb {
@@ -130,6 +131,23 @@ static bool read_fault(const char *key, const char *value, struct line *line)
     return read_us(value, &line->rule.delay_ns);
 }
 
+static bool read_share(const char *text, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return end != text && !*end && *out > 0 && *out <= 1;
+}
+
+/* A DSCP, or "none". */
+static bool read_high(const char *text, int *out)
+{
+    if (!strcmp(text, "none")) {
+        *out = SL_FABRIC_ANY;
+        return true;
+    }
+    return read_int(text, 63, out);
+}
+
 static bool read_shape(const char *key, const char *value, struct line *line)
 {
     if (!strcmp(key, "rate"))
@@ -138,15 +156,18 @@ static bool read_shape(const char *key, const char *value, struct line *line)
         return line->has_queue = read_number(value, 1024, UINT64_C(1) << 30, &line->queue);
     if (!strcmp(key, "mark"))
         return line->has_mark = read_number(value, 1024, UINT64_C(1) << 30, &line->mark);
-    char *end;
-    line->share = strtod(value, &end);
-    return line->has_share = end != value && !*end && line->share > 0 && line->share <= 1;
+    if (!strcmp(key, "high"))
+        return line->has_high = read_high(value, &line->high);
+    if (!strcmp(key, "high_share"))
+        return line->has_high_share = read_share(value, &line->high_share);
+    return line->has_share = read_share(value, &line->share);
 }
 
 static const char *const match_keys[] = {"in", "out", "port", "sport", "route", NULL};
 static const char *const fault_keys[] = {"loss",    "dup",      "corrupt", "reorder",
                                          "hold_us", "delay_us", NULL};
-static const char *const shape_keys[] = {"rate", "queue", "mark", "phantom", NULL};
+static const char *const shape_keys[] = {"rate", "queue",      "mark", "phantom",
+                                         "high", "high_share", NULL};
 
 static bool read_word(const char *key, const char *value, struct line *line)
 {
@@ -220,6 +241,10 @@ static int shape(struct sl_fabric *fabric, struct line *line)
             port->mark = line->mark;
         if (line->has_share)
             port->phantom_share = line->share;
+        if (line->has_high)
+            port->high = line->high;
+        if (line->has_high_share)
+            port->high_share = line->high_share;
     }
     return 0;
 }
@@ -327,7 +352,8 @@ static void print_port(const struct sl_fabric *fabric, unsigned number, bool is_
         {"late", c->late},
         {"marked", c->marked},
         {"queue_full", c->full},
-        {"queue_bytes", port->queued},
+        {"high_frames", c->high},
+        {"queue_bytes", port->queues[0].bytes + port->queues[1].bytes},
         {"queue_bytes_max", c->queue_most},
         {"queue_bytes_sum", c->queue_sum},
         {"phantom_bytes_max", c->phantom_most},

@@ -128,3 +128,12 @@ bool sl_fault_mark(struct sl_fabric_frame *frame)
     set_traffic_class(ip, ip[1] | 3);
     return true;
 }
+
+int sl_fault_dscp(const struct sl_fabric_frame *frame)
+{
+    const uint8_t *ip = frame->bytes + ETHER_HEAD;
+
+    if (is_ipv6(frame))
+        return (int)(be16(ip) >> 6 & 63);
+    return is_ipv4(frame) ? ip[1] >> 2 : -1;
+}

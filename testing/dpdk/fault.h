@@ -18,4 +18,7 @@ void sl_fault_damage(struct sl_fabric *fabric, struct sl_fabric_frame *frame);
  * marked already. */
 bool sl_fault_mark(struct sl_fabric_frame *frame);
 
+/* The differentiated services code point; negative: the frame has none. */
+int sl_fault_dscp(const struct sl_fabric_frame *frame);
+
 #endif

@@ -241,14 +241,119 @@ static void short_frames_tell_how_long_the_queue_was_and_all_how_late_they_left(
     frames(0, 1, 1, 100);
     frames(0, 1, 1, SL_FABRIC_SHORT + 1);
     const struct sl_fabric_counts *counts = &fabric.ports[1].counts;
-    assert_int_equal(counts->short_frames, 1);
-    assert_int_equal(counts->short_wait_sum, 3100 * US);
-    assert_int_equal(counts->short_wait_most, 3100 * US);
     now_ns += 2100 * US; /* the switch did not run */
     sl_fabric_run(&fabric, now_ns);
     assert_int_equal(sent_count, 2);
     assert_int_equal(counts->behind_sum, (1100 + 100) * US);
     assert_int_equal(counts->behind_most, 1100 * US);
+    now_ns += 1000 * US;
+    sl_fabric_run(&fabric, now_ns);
+    assert_int_equal(counts->short_frames, 1);
+    assert_int_equal(counts->short_wait_sum, 3100 * US);
+    assert_int_equal(counts->short_wait_most, 3100 * US);
+}
+
+/* ---- classes ---- */
+
+#define HIGH_TOS (20 << 2 | 2)
+
+static void run_until(uint64_t end_ns)
+{
+    for (uint64_t next; (next = sl_fabric_next(&fabric)) <= end_ns;) {
+        now_ns = next > now_ns ? next : now_ns;
+        sl_fabric_run(&fabric, now_ns);
+    }
+    now_ns = end_ns;
+}
+
+static void a_frame_of_the_preferred_class_waits_for_the_one_on_the_wire_alone(void **state)
+{
+    all_known();
+    do_line("shape port=1 rate=8M queue=100000 high=20"); /* a byte a microsecond */
+    uint64_t start_ns = now_ns;
+    frames(0, 1, 10, 1000);
+    run_until(start_ns + 1500 * US); /* half of the second one */
+    frame_of(2, 1, 5000, 100, 100, HIGH_TOS);
+    frame_of(2, 1, 5000, 101, 100, HIGH_TOS);
+    frame_of(2, 1, 5000, 102, 100, 2); /* not of it */
+    run_until(start_ns + 20 * MS);
+    assert_int_equal(sent_count, 13);
+    assert_int_equal(sent[2].tag, 100);
+    assert_int_equal(sent[2].ns - start_ns, 2100 * US);
+    assert_int_equal(sent[3].tag, 101);
+    assert_int_equal(sent[4].tag, 2);
+    assert_int_equal(sent[4].ns - start_ns, 3200 * US);
+    assert_int_equal(sent[12].tag, 102);
+    assert_int_equal(fabric.ports[1].counts.high, 2);
+}
+
+/* What came after the wire was free does not go before what was there. */
+static void the_order_is_that_of_the_times_at_which_the_wire_was_free(void **state)
+{
+    all_known();
+    do_line("shape port=1 rate=8M queue=100000 high=20");
+    frames(0, 1, 3, 1000);
+    now_ns += 1500 * US; /* the switch did not run: the second one is on the wire by now */
+    frame_of(2, 1, 5000, 100, 100, HIGH_TOS);
+    uint64_t came_ns = now_ns;
+    run_until(now_ns + 10 * MS);
+    assert_int_equal(sent[1].tag, 1);
+    assert_int_equal(sent[2].tag, 100);
+    assert_int_equal(sent[2].ns - came_ns, 600 * US);
+    assert_int_equal(sent[3].tag, 2);
+}
+
+static void the_preferred_class_takes_no_more_than_its_share_from_the_other(void **state)
+{
+    all_known();
+    do_line("shape port=1 rate=8M queue=2000000 high=20 high_share=0.2");
+    for (unsigned i = 0; i < 1000; i++) { /* a second of each */
+        frame_of(0, 1, 5000, 0, 1000, 2);
+        frame_of(2, 1, 5000, 1, 1000, HIGH_TOS);
+    }
+    run_until(now_ns + 1000 * MS);
+    unsigned high = 0;
+    for (unsigned i = 0; i < sent_count; i++)
+        high += sent[i].tag;
+    assert_in_range(sent_count, 999, 1001);
+    assert_in_range(high, 200, 220); /* and a burst at the start */
+    run_until(now_ns + 2000 * MS);   /* alone it may have all of it */
+    assert_int_equal(sent_count, 2000);
+}
+
+static void a_queue_of_one_class_neither_fills_nor_marks_the_preferred_one(void **state)
+{
+    all_known();
+    do_line("shape port=1 rate=8M queue=10000 mark=2000 phantom=1 high=20");
+    frames(0, 1, 20, 1000);
+    assert_int_equal(fabric.ports[1].counts.full, 10);
+    frame_of(2, 1, 5000, 100, 1000, HIGH_TOS);
+    run_until(now_ns + 20 * MS);
+    assert_int_equal(sent_count, 11);
+    for (unsigned i = 0; i < sent_count; i++)
+        if (sent[i].tag == 100)
+            assert_int_equal(sent[i].ecn, 2);
+    assert_in_range(fabric.ports[1].counts.marked, 7, 8);
+    now_ns += 100 * MS;
+    for (unsigned i = 0; i < 4; i++) /* what goes first counts for all */
+        frame_of(2, 1, 5000, 0, 1000, HIGH_TOS);
+    sent_count = 0;
+    frame_of(0, 1, 5000, 5, 1000, 2);
+    run_until(now_ns + 20 * MS);
+    assert_int_equal(sent[4].tag, 5);
+    assert_int_equal(sent[4].ecn, 3);
+    assert_int_equal(sent[3].ecn, 3);
+    assert_int_equal(sent[1].ecn, 2);
+}
+
+static void an_ipv6_packet_has_its_class_across_two_bytes(void **state)
+{
+    uint8_t bytes[14 + 40] = {[12] = 0x86, 0xdd, 0x65, 0x2a};
+    struct sl_fabric_frame frame = {.bytes = bytes, .len = sizeof(bytes)};
+
+    assert_int_equal(sl_fault_dscp(&frame), 20);
+    bytes[13] = 0; /* of another protocol */
+    assert_int_equal(sl_fault_dscp(&frame), -1);
 }
 
 static void the_phantom_queue_marks_who_understands_marks_while_the_real_one_is_short(void **state)
@@ -450,6 +555,9 @@ static void a_line_that_is_wrong_changes_nothing_and_is_named(void **state)
         "shape rate=1GG",
         "shape port=4 rate=1G",
         "shape phantom=0",
+        "shape high=64",
+        "shape high=",
+        "shape high_share=1.1",
         "seed 5",
     };
     for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -462,6 +570,10 @@ static void a_line_that_is_wrong_changes_nothing_and_is_named(void **state)
     assert_int_equal(fabric.rule_count, 0);
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(fabric.ports[i].rate, 0);
+    do_line("shape high=20");
+    do_line("shape port=2 high=none");
+    assert_int_equal(fabric.ports[1].high, 20);
+    assert_int_equal(fabric.ports[2].high, SL_FABRIC_ANY);
 }
 
 static void faults_for_the_same_frames_replace_one_another_up_to_a_limit(void **state)
@@ -533,6 +645,11 @@ int main(void)
         CASE(a_thousand_addresses_and_more_do_not_hurt),
         CASE(a_shaped_port_sends_at_its_rate_and_loses_what_its_queue_does_not_hold),
         CASE(short_frames_tell_how_long_the_queue_was_and_all_how_late_they_left),
+        CASE(a_frame_of_the_preferred_class_waits_for_the_one_on_the_wire_alone),
+        CASE(the_order_is_that_of_the_times_at_which_the_wire_was_free),
+        CASE(the_preferred_class_takes_no_more_than_its_share_from_the_other),
+        CASE(a_queue_of_one_class_neither_fills_nor_marks_the_preferred_one),
+        CASE(an_ipv6_packet_has_its_class_across_two_bytes),
         CASE(the_phantom_queue_marks_who_understands_marks_while_the_real_one_is_short),
         CASE(packets_of_ipv6_are_marked_and_named_by_their_source_port),
         CASE(losses_duplicates_and_damage_come_as_often_as_asked),
