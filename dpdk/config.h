@@ -16,7 +16,7 @@ struct sl_dpdk_config {
     char ports[SL_DPDK_PORTS_BYTES], inject[SL_TEXT_MAX];
     enum sl_dpdk_cc cc;
     int64_t routes, mtu, window, target_us, rto_min_ms, timeout_ms, crc;
-    int64_t traffic_class, udp_port, memory_mib;
+    int64_t traffic_class, high_class, udp_port, memory_mib;
     char first[80]; /* no variable: the port that comes before all others, by sl_dpdk_prefer() */
 };
 
@@ -26,6 +26,8 @@ struct sl_device;
 
 /* sl_transport_ops.prefer */
 void sl_dpdk_prefer(struct sl_config *config, const struct sl_device *dev, int traffic_class);
+/* Traffic class of answers and short messages. */
+uint8_t sl_dpdk_high_class(const struct sl_dpdk_config *config);
 /* The paths that the user asks for. */
 struct sl_mp_path_wishes sl_dpdk_path_wishes(const struct sl_config *config);
 

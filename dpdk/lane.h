@@ -44,9 +44,9 @@ struct sl_dpdk_told {
 
 /* By which packets of one route go. */
 struct sl_dpdk_route {
-    struct sl_dpdk_way way;
+    struct sl_dpdk_way way, high; /* high: of packets that go first */
     uint16_t source_port;
-    bool is_made; /* the way is: the neighbour's MAC is known */
+    bool is_made; /* they are: the neighbour's MAC is known */
 };
 
 struct sl_dpdk_lane {

@@ -118,10 +118,15 @@ int sl_dpdk_route_make(struct sl_dpdk_lane *lane, unsigned i)
     int err = sl_dpdk_way_make(lane->rail->port, &lane->remote, route->source_port,
                                (uint8_t)config->traffic_class, &route->way);
 
-    route->is_made = err == 0;
     if (err == 0)
-        sl_dpdk_way_label(&route->way, label_of(lane, route->source_port));
-    return err;
+        err = sl_dpdk_way_make(lane->rail->port, &lane->remote, route->source_port,
+                               sl_dpdk_high_class(config), &route->high);
+    route->is_made = err == 0;
+    if (err != 0)
+        return err;
+    sl_dpdk_way_label(&route->way, label_of(lane, route->source_port));
+    sl_dpdk_way_label(&route->high, label_of(lane, route->source_port));
+    return 0;
 }
 
 /* ---- as a planner sees them ---- */

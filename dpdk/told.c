@@ -28,8 +28,9 @@ static int send_packet(struct sl_dp_flow *flow, const struct sl_dp_packet *packe
 
     if (SL_UNLIKELY(!route->is_made) && sl_dpdk_route_make(lane, packet->route) != 0)
         return -EAGAIN;
-    rc = sl_dpdk_send(rail->iface->user, rail->port, &route->way, packet->head, packet->head_len,
-                      packet->payload, packet->payload_len, packet->has_tail ? &packet->tail : NULL,
+    rc = sl_dpdk_send(rail->iface->user, rail->port, packet->is_high ? &route->high : &route->way,
+                      packet->head, packet->head_len, packet->payload, packet->payload_len,
+                      packet->has_tail ? &packet->tail : NULL,
                       packet->is_lent && rail->info.sends_segments,
                       cookie_of(lane, packet->message));
     if (SL_UNLIKELY(rc < 0))

@@ -45,6 +45,7 @@ struct sl_dp_packet {
     uint32_t tail; /* CRC32C of both, to follow the payload */
     bool has_tail;
     bool is_lent; /* payload is part of the message that `message` counts */
+    bool is_high; /* for the class that goes first in the network's queues, where there is one */
     uint16_t route;
     uint8_t message; /* place of the message in its flow: for sl_dp_flow_sent() */
 };

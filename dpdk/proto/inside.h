@@ -22,6 +22,9 @@
 #define SL_DP_TURN_NS UINT64_C(50000) /* to a reply; a quarter of what a sender probes after */
 #define SL_DP_HELD_NS UINT64_C(50000) /* that an answer waits for more packets */
 #define SL_DP_HELD_MOST 32u           /* packets of a route that it waits for */
+/* Of a message that may go first: less than frames have that try a path, as these go as data does. */
+#define SL_DP_HIGH_BYTES 1000u
+#define SL_DP_HIGH_PACKETS 4u /* under way, of a flow whose packets go first */
 
 /* Sequence numbers and stamps wrap. */
 static inline int32_t sl_dp_after(uint32_t a, uint32_t b)
@@ -115,6 +118,7 @@ struct sl_dp_rx_route {
     uint16_t stamp;
     uint8_t wary; /* packets whose answers do not wait, as one before them is missing */
     bool is_known;
+    bool is_again; /* since the last answer a packet came that had been sent before */
 };
 
 struct sl_dp_mtu {
@@ -140,6 +144,7 @@ struct sl_dp_flow {
     uint64_t *acked; /* a bit for a place: acknowledged though not una yet */
     uint32_t tx_mask;
     uint32_t una, next, limit; /* limit: the first that the peer has no room for */
+    uint32_t plain_end;        /* one past the last packet that did not go first */
     struct sl_dp_seqs lost;
     uint32_t posted, cut, arrived, retired; /* messages, as ordinals: next to be ... */
     uint32_t cut_offset;                    /* of message `cut` */

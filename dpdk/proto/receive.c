@@ -126,6 +126,7 @@ static void note_route(struct sl_dp_flow *flow, const struct sl_dp_head *head, b
         flow->rx_since_ns = flow->engine->now_ns;
     flow->rx_dirty |= bit;
     route->pending++;
+    route->is_again |= (head->flags & SL_DP_FLAG_AGAIN) != 0;
     if (!route->is_known || head->stamp != (uint16_t)(route->stamp + 1))
         route->wary = WARY_PACKETS;
     else if (route->wary > 0)
@@ -178,7 +179,9 @@ static int answer_route(struct sl_dp_flow *flow, unsigned idx)
     struct sl_dp_rx_route *route = &flow->rx_route[idx];
     struct sl_dp_ack ack;
     struct sl_dp_head head = flow->head;
-    struct sl_dp_packet packet = {.head = &head, .head_len = sizeof(head), .payload = &ack};
+    /* Ahead of data; but a sender that did not hear the last one hears this in another class. */
+    struct sl_dp_packet packet = {
+        .head = &head, .head_len = sizeof(head), .payload = &ack, .is_high = !route->is_again};
     int status;
 
     ack.echo = route->echo;
@@ -202,6 +205,7 @@ static int answer_route(struct sl_dp_flow *flow, unsigned idx)
     if (status < 0)
         return status;
     route->pending = 0;
+    route->is_again = false;
     flow->rx_dirty &= (uint16_t) ~(1u << idx);
     flow->rx_asked &= flow->rx_dirty;
     flow->stats.acks_sent++;

@@ -2,6 +2,11 @@
 /*
  * From messages to packets: what is lost goes first, then what is new is cut, as far as the peer's
  * room, the routes' windows and their pace allow.
+ *
+ * A short message whose flow has little under way is asked to overtake other traffic in the
+ * network's queues. It never overtakes packets of its own flow: then loss detection, which goes by
+ * the order of transmission, would take those for lost. So as long as a packet of the other class is
+ * under way, all that follow are of that class.
  */
 #include "dpdk/proto/inside.h"
 
@@ -74,6 +79,15 @@ static void advance(struct sl_dp_flow *flow)
     flow->cut_offset = 0;
 }
 
+/* Of the class that goes first. What is repeated is not: a network that drops the class delays, but
+ * stops nothing. Nor is it for a flow that would fill the class. */
+static bool is_high(const struct sl_dp_flow *flow, const struct sl_dp_tx *tx, uint32_t seq)
+{
+    return (tx->flags & SL_DP_FLAG_LAST) != 0 && tx->offset == 0 && tx->len <= SL_DP_HIGH_BYTES &&
+           tx->sent_ns == 0 && seq - flow->una < SL_DP_HIGH_PACKETS &&
+           sl_dp_after(flow->una, flow->plain_end) >= 0;
+}
+
 /* Bytes from..from + len of a packet. part: as the header has it. */
 static int put(struct sl_dp_flow *flow, struct sl_dp_route *route, uint32_t seq, uint8_t flags,
                uint8_t part, uint32_t from, uint32_t len)
@@ -86,6 +100,7 @@ static int put(struct sl_dp_flow *flow, struct sl_dp_route *route, uint32_t seq,
                                   .payload = message->bytes + tx->offset + from,
                                   .payload_len = len,
                                   .is_lent = true,
+                                  .is_high = is_high(flow, tx, seq),
                                   .route = (uint16_t)(route - flow->route),
                                   .message = tx->message};
     int taken;
@@ -108,6 +123,8 @@ static int put(struct sl_dp_flow *flow, struct sl_dp_route *route, uint32_t seq,
     if (taken < 0)
         return taken;
     message->held += (uint32_t)taken;
+    if (!packet.is_high && sl_dp_after(seq + 1, flow->plain_end) > 0)
+        flow->plain_end = seq + 1;
     route->sent++;
     route->sent_packets++;
     route->sent_bytes += len;

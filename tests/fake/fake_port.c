@@ -79,7 +79,7 @@ static struct {
     uint32_t flow_cap, flow_next;
     unsigned flow_count, no_neighbours, made;
     struct packet *held;
-    uint64_t sent;
+    uint64_t sent, sent_in[256]; /* by traffic class */
     bool (*look)(void *arg, const uint8_t *bytes, size_t len);
     void *look_arg;
 } the;
@@ -235,6 +235,11 @@ void fake_port_watch(bool (*look)(void *arg, const uint8_t *bytes, size_t len), 
 uint64_t fake_port_sent(void)
 {
     return the.sent;
+}
+
+uint64_t fake_port_sent_in(uint8_t traffic_class)
+{
+    return the.sent_in[traffic_class];
 }
 
 unsigned fake_port_live(void)
@@ -453,6 +458,7 @@ static struct packet *packet_of(const struct sl_dpdk_port *port, const struct co
     struct packet *packet = malloc(sizeof(*packet) + one->head_len + one->len + tail);
 
     sl_assert(packet != NULL);
+    the.sent_in[one->way.head[15]]++;
     packet->len = one->head_len + one->len + tail;
     memcpy(packet->bytes, one->head, one->head_len);
     if (one->len > 0)

@@ -39,6 +39,8 @@ void fake_port_watch(bool (*look)(void *arg, const uint8_t *bytes, size_t len), 
 
 /* Packets so far that were taken by a port. */
 uint64_t fake_port_sent(void);
+/* Of them, those of that traffic class. */
+uint64_t fake_port_sent_in(uint8_t traffic_class);
 /* Ports, users and flow numbers that were not given back. */
 unsigned fake_port_live(void);
 

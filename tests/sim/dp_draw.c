@@ -126,6 +126,18 @@ static void draw_stream(struct ds_run *run, struct dp_end *from)
     stream->is_hostile = run->is_hostile;
 }
 
+/* From a chance of its own: all else is as it was before there were classes. */
+static void draw_classes(struct ds_run *run, uint64_t seed)
+{
+    static const enum dp_class classes[] = {DP_CLASS_UNKNOWN, DP_CLASS_FIRST, DP_CLASS_FIRST,
+                                            DP_CLASS_LAST, DP_CLASS_DROPPED};
+    struct sl_rng rng;
+
+    sl_rng_init(&rng, seed ^ 0xc1a55);
+    run->worst.class = classes[sl_rng_below(&rng, SL_ARRAY_LEN(classes))];
+    run->queue.has_high = run->worst.class == DP_CLASS_FIRST;
+}
+
 /* As after so many packets that numbers and stamps are about to wrap. */
 static void age(struct ds_run *run, struct sl_dp_flow *from, struct sl_dp_flow *to)
 {
@@ -161,6 +173,7 @@ void ds_draw(struct ds_run *run, uint64_t seed)
                                    .limit_bytes = sl_rng_range(&run->rng, 20000, 500000),
                                    .mark_bytes = sl_rng_range(&run->rng, 10000, 100000),
                                    .is_phantom = once_in(run, 2)};
+    draw_classes(run, seed);
     run->flows = (unsigned)skewed(run, 1, DS_FLOWS_MAX);
     is_old = once_in(run, 4);
     for (unsigned i = 0; i < run->flows; i++) {
@@ -208,11 +221,12 @@ void ds_print(const struct ds_run *run)
            (double)worst->delay_ns / 1e3, (double)worst->jitter_ns / 1e3, worst->loss_ppm,
            worst->double_ppm, worst->damage_ppm, worst->payload_damage_ppm, worst->reorder_ppm,
            worst->spike_ppm, (double)worst->spike_ns / 1e6);
-    printf("# for %.1f ms:%s%s%s%s%s%s; death %.1f, close %.1f ms\n", (double)run->faults_ns / 1e6,
-           run->sleeps ? " sleeps" : "", run->routes_die ? " routes" : "",
-           run->mtu_shrinks ? " mtu" : "", run->forges ? " forged" : "",
-           run->is_hostile ? " hostile" : "", run->has_queue ? " queue" : "",
-           (double)run->death_ns / 1e6, (double)run->close_ns / 1e6);
+    printf("# for %.1f ms:%s%s%s%s%s%s; class %d; death %.1f, close %.1f ms\n",
+           (double)run->faults_ns / 1e6, run->sleeps ? " sleeps" : "",
+           run->routes_die ? " routes" : "", run->mtu_shrinks ? " mtu" : "",
+           run->forges ? " forged" : "", run->is_hostile ? " hostile" : "",
+           run->has_queue ? " queue" : "", (int)worst->class, (double)run->death_ns / 1e6,
+           (double)run->close_ns / 1e6);
     for (unsigned i = 0; i < run->wire.ends; i++)
         printf("# stream %u: %u messages, depth %u, frames %u\n", i, run->traffic.stream[i].count,
                run->traffic.stream[i].depth, run->traffic.stream[i].frames_most);

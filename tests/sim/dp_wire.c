@@ -16,7 +16,7 @@ struct dp_packet {
     const void *lent; /* the payload is read when it leaves */
     size_t head_len, lent_len, len;
     uint8_t message;
-    bool is_marked, is_kept;
+    bool is_marked, is_kept, is_high;
     uint8_t bytes[];
 };
 
@@ -120,6 +120,18 @@ static void damage(struct dp_wire *wire, struct dp_packet *packet, bool is_paylo
     }
 }
 
+/* Of the class that goes first: behind others of it alone. Those that are in the queue have their
+ * times already; those that come later are as much later. */
+static void pass_first(struct dp_queue *queue, uint64_t cost_ns, uint64_t *at_ns)
+{
+    uint64_t now_ns = *at_ns, wait_ns = queue->high_ns > now_ns ? queue->high_ns - now_ns : 0;
+
+    queue->packets++;
+    queue->high_ns = now_ns + wait_ns + cost_ns;
+    queue->free_ns = (queue->free_ns > now_ns ? queue->free_ns : now_ns) + cost_ns;
+    *at_ns = queue->high_ns;
+}
+
 /* False: there was no room in the queue. */
 static bool pass_queue(struct dp_queue *queue, struct dp_packet *packet, uint64_t *at_ns)
 {
@@ -127,6 +139,10 @@ static bool pass_queue(struct dp_queue *queue, struct dp_packet *packet, uint64_
     uint64_t wait_ns = queue->free_ns > now_ns ? queue->free_ns - now_ns : 0;
     uint64_t depth = wait_ns * queue->rate / 1000000000, phantom;
 
+    if (queue->has_high && packet->is_high) {
+        pass_first(queue, cost_ns, at_ns);
+        return true;
+    }
     queue->packets++;
     queue->depth_sum += (double)depth;
     if (depth > queue->depth_most)
@@ -154,11 +170,13 @@ static void travel(struct dp_wire *wire, struct dp_packet *packet)
 {
     struct dp_path *path = packet->path;
     uint64_t at_ns = wire->now_ns;
+    uint64_t *last_ns = &path->last_ns[packet->is_high && path->class != DP_CLASS_UNKNOWN];
 
     path->packets++;
     if (wire->watch != NULL)
         wire->watch(wire, packet->from, packet->bytes, packet->len);
     if (path->is_dead || packet->to->node->is_dead || chance(wire, path->loss_ppm) ||
+        (packet->is_high && path->class == DP_CLASS_DROPPED) ||
         (path->frame_most != 0 && packet->len > path->frame_most) ||
         (path->queue != NULL && !pass_queue(path->queue, packet, &at_ns))) {
         path->lost++;
@@ -179,16 +197,18 @@ static void travel(struct dp_wire *wire, struct dp_packet *packet)
     if (chance(wire, path->payload_damage_ppm))
         damage(wire, packet, true);
     at_ns += path->delay_ns;
+    if (path->class != DP_CLASS_UNKNOWN && packet->is_high != (path->class == DP_CLASS_FIRST))
+        at_ns += sl_rng_below(&wire->rng, 4 * path->delay_ns + 1); /* what it waits for the other */
     if (path->jitter_ns != 0)
         at_ns += sl_rng_below(&wire->rng, path->jitter_ns);
     if (chance(wire, path->spike_ppm))
         at_ns += sl_rng_below(&wire->rng, path->spike_ns + 1);
     else if (chance(wire, path->reorder_ppm))
         at_ns += sl_rng_below(&wire->rng, path->delay_ns + path->jitter_ns + 1);
-    else if (at_ns <= path->last_ns)
-        at_ns = path->last_ns;
+    else if (at_ns <= *last_ns)
+        at_ns = *last_ns;
     else
-        path->last_ns = at_ns;
+        *last_ns = at_ns;
     put(wire, at_ns, ARRIVE, packet);
 }
 
@@ -230,6 +250,7 @@ static int on_packet(struct sl_dp_flow *flow, const struct sl_dp_packet *p)
     end->peer->node->waiting++;
     packet->path = &end->path[p->route];
     packet->head_len = p->head_len;
+    packet->is_high = p->is_high;
     packet->is_kept = p->is_lent && chance(wire, node->keep_ppm);
     packet->lent = p->payload;
     packet->lent_len = p->payload_len;

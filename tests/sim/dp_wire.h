@@ -27,19 +27,25 @@ struct dp_queue {
     uint64_t rate; /* bytes per second */
     uint64_t limit_bytes, mark_bytes;
     bool is_phantom; /* marks by a queue that drains 5 % slower */
-    uint64_t free_ns, phantom_ns;
+    bool has_high;   /* packets of the high class go first */
+    uint64_t free_ns, phantom_ns, high_ns;
     uint64_t drops, marks, packets, bytes, depth_most; /* what happened */
     double depth_sum;
 };
+
+/* A network may know nothing of classes, serve the high one first, have it wait behind the other
+ * one by mistake, or drop it. */
+enum dp_class { DP_CLASS_UNKNOWN, DP_CLASS_FIRST, DP_CLASS_LAST, DP_CLASS_DROPPED };
 
 /* One route in one direction. */
 struct dp_path {
     uint64_t delay_ns, jitter_ns, spike_ns; /* jitter keeps the order; a spike and reorder do not */
     uint32_t loss_ppm, double_ppm, damage_ppm, payload_damage_ppm, reorder_ppm, spike_ppm;
     uint32_t frame_most; /* bytes that pass, from the header on; 0: any */
+    enum dp_class class; /* what becomes of packets of the high class */
     bool is_dead;
     struct dp_queue *queue;
-    uint64_t last_ns; /* arrival of the last one that kept the order */
+    uint64_t last_ns[2]; /* arrival of the last one that kept the order; and of the high class */
     uint64_t packets, lost;
 };
 

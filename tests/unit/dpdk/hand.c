@@ -58,8 +58,10 @@ static int on_packet(struct sl_dp_flow *flow, const struct sl_dp_packet *packet)
         return -EAGAIN;
     hand->room -= hand->room != UINT_MAX;
     hand->count++;
-    *kept = (struct hand_packet){
-        .payload_len = packet->payload_len, .route = packet->route, .message = packet->message};
+    *kept = (struct hand_packet){.payload_len = packet->payload_len,
+                                 .route = packet->route,
+                                 .message = packet->message,
+                                 .is_high = packet->is_high};
     memcpy(&kept->head, packet->head, sizeof(kept->head));
     if (packet->payload_len > 0)
         kept->first = *(const uint8_t *)packet->payload;

@@ -16,6 +16,7 @@ struct hand_packet {
     uint8_t first; /* byte of the payload */
     uint16_t route;
     uint8_t message;
+    bool is_high;
 };
 
 struct hand {

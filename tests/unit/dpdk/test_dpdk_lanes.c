@@ -301,6 +301,39 @@ static void each_route_is_shown_and_weighed_by_its_number(void **state)
     rmdir(folder);
 }
 
+static void answers_and_short_messages_have_a_traffic_class_of_their_own(void **state)
+{
+    uint64_t high, other, all;
+
+    (void)state;
+    sl_dpdk_config_edit(&world[1].config)->high_class = 0x40; /* the other one has the default */
+    world_join();
+    high = fake_port_sent_in(80);
+    other = fake_port_sent_in(0x40);
+    world_message(8);
+    high = fake_port_sent_in(80) - high;
+    other = fake_port_sent_in(0x40) - other;
+    assert_true(high >= 2); /* a message, and an answer */
+    assert_true(other >= 2);
+    all = fake_port_sent_in(0);
+    world_message(LONG);
+    assert_true(fake_port_sent_in(0) - all > 2 * LONG / 9000);
+}
+
+static void who_chose_a_traffic_class_has_all_in_it_unless_he_says_more(void **state)
+{
+    struct sl_dpdk_config config = {.high_class = -1};
+
+    (void)state;
+    assert_int_equal(sl_dpdk_high_class(&config), 80);
+    config.traffic_class = 104;
+    assert_int_equal(sl_dpdk_high_class(&config), 104);
+    config.high_class = 0;
+    assert_int_equal(sl_dpdk_high_class(&config), 0);
+    config = (struct sl_dpdk_config){.traffic_class = 2, .high_class = -1}; /* ECN's bits alone */
+    assert_int_equal(sl_dpdk_high_class(&config), 80);
+}
+
 static void without_a_wish_a_named_wire_has_one_route_and_any_other_four(void **state)
 {
     (void)state;
@@ -663,6 +696,8 @@ int main(void)
         CASE(a_lane_sprays_over_its_routes),
         CASE(a_route_that_dies_is_left_and_told),
         CASE(each_route_is_shown_and_weighed_by_its_number),
+        CASE(answers_and_short_messages_have_a_traffic_class_of_their_own),
+        CASE(who_chose_a_traffic_class_has_all_in_it_unless_he_says_more),
         CASE(without_a_wish_a_named_wire_has_one_route_and_any_other_four),
         CASE(a_long_message_is_posted_as_it_is_sent_so_that_others_wait_for_little),
         CASE(each_kind_of_congestion_control_can_be_had),

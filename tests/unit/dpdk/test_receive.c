@@ -613,6 +613,23 @@ static void no_answer_waits_while_a_route_misses_packets(void **state)
     hand_stop(&hand);
 }
 
+static void answers_go_first_but_those_to_what_is_repeated(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand_data(&hand, head_of(0, WRITE), 1, 100);
+    hand_run(&hand, 0);
+    assert_true(hand_last(&hand, SL_DP_ACK, 0)->is_high);
+    hand_data(&hand, head_of(0, WRITE | SL_DP_FLAG_AGAIN), 1, 100);
+    hand_data(&hand, head_of(1, WRITE), 1, 100);
+    hand_run(&hand, 0);
+    assert_int_equal(hand_count(&hand, SL_DP_ACK, 0), 2);
+    assert_false(hand_last(&hand, SL_DP_ACK, 0)->is_high);
+    hand_data(&hand, head_of(2, WRITE), 1, 100);
+    hand_run(&hand, 0);
+    assert_true(hand_last(&hand, SL_DP_ACK, 0)->is_high);
+    hand_stop(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -639,6 +656,7 @@ int main(void)
         cmocka_unit_test(no_answer_waits_where_the_owner_computes),
         cmocka_unit_test(an_answer_without_a_checksum_is_dropped),
         cmocka_unit_test(a_flow_that_has_failed_wants_nothing),
+        cmocka_unit_test(answers_go_first_but_those_to_what_is_repeated),
         cmocka_unit_test(the_answer_waits_while_more_follows),
         cmocka_unit_test(no_answer_waits_for_longer_than_its_time_or_for_a_sleeper),
         cmocka_unit_test(no_answer_waits_while_a_route_misses_packets),

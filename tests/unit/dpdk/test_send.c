@@ -331,6 +331,93 @@ static void packets_ask_for_an_answer_in_time(void **state)
     hand_stop(&hand);
 }
 
+/* ---- classes ---- */
+
+static void a_short_message_goes_first_while_nothing_is_before_it(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 8);
+    assert_true(hand.sent[0].is_high);
+    hand_post(&hand, 2, 0);
+    assert_true(hand.sent[1].is_high);
+    hand_post(&hand, 3, 2000);
+    assert_false(hand.sent[2].is_high);
+    assert_false(hand.sent[3].is_high);
+    hand_post(&hand, 4, 8); /* it would overtake */
+    assert_false(hand.sent[4].is_high);
+    hand_ack(&hand, 0, 4, 3, 3, 4, 0); /* and the next one would overtake that one */
+    hand_post(&hand, 5, 8);
+    assert_false(hand.sent[5].is_high);
+    hand_ack(&hand, 0, 6, 5, 5, 6, 0);
+    hand_post(&hand, 6, 8);
+    assert_int_equal(hand.count, 7);
+    assert_true(hand.sent[6].is_high);
+    hand_stop(&hand);
+}
+
+static void a_message_that_is_not_short_does_not_go_first(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, SL_DP_HIGH_BYTES);
+    assert_true(hand.sent[0].is_high);
+    hand_stop(&hand);
+    struct sl_dp_ends ends = hand_ends;
+    ends.payload_least = ends.payload_most = 1400;
+    hand_start(&hand, &ends);
+    hand_post(&hand, 1, SL_DP_HIGH_BYTES + 1);
+    assert_int_equal(hand.count, 1);
+    assert_false(hand.sent[0].is_high);
+    hand_stop(&hand);
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 1008); /* nor does the last packet of one */
+    assert_int_equal(hand.sent[1].payload_len, 8);
+    assert_false(hand.sent[1].is_high);
+    hand_stop(&hand);
+}
+
+static void many_short_messages_at_a_time_do_not_go_first(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    for (unsigned i = 0; i < 20; i++) {
+        hand_post(&hand, i, 8);
+        assert_int_equal(hand.sent[i].is_high, i < SL_DP_HIGH_PACKETS);
+    }
+    hand_ack(&hand, 0, 19, 18, 18, 19, 0);
+    hand_post(&hand, 20, 8);
+    assert_false(hand.sent[20].is_high);
+    hand_ack(&hand, 0, 21, 20, 20, 21, 0);
+    hand_post(&hand, 21, 8);
+    assert_true(hand.sent[21].is_high);
+    hand_stop(&hand);
+}
+
+static void a_message_that_is_repeated_does_not_go_first_again(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 8);
+    hand_idle(&hand, 6 * HAND_MS, 100000); /* the tail-loss probe */
+    assert_int_equal(hand.count, 2);
+    assert_true((hand.sent[1].head.flags & SL_DP_FLAG_AGAIN) != 0);
+    assert_false(hand.sent[1].is_high);
+    hand_post(&hand, 2, 8);
+    assert_false(hand.sent[2].is_high);
+    hand_stop(&hand);
+}
+
+static void of_several_routes_what_is_under_way_on_any_counts(void **state)
+{
+    struct sl_dp_ends ends = hand_ends;
+
+    ends.routes = 4;
+    hand_start(&hand, &ends);
+    hand_post(&hand, 1, 4000);
+    hand_post(&hand, 2, 8);
+    assert_int_equal(hand.count, 5);
+    assert_int_not_equal(hand.sent[4].route, hand.sent[3].route);
+    assert_false(hand.sent[4].is_high);
+    hand_stop(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +432,11 @@ int main(void)
         cmocka_unit_test(a_message_that_left_early_was_sent_when_it_left),
         cmocka_unit_test(no_message_leaves_early_that_depends_on_time_or_on_others),
         cmocka_unit_test(packets_ask_for_an_answer_in_time),
+        cmocka_unit_test(a_short_message_goes_first_while_nothing_is_before_it),
+        cmocka_unit_test(a_message_that_is_not_short_does_not_go_first),
+        cmocka_unit_test(many_short_messages_at_a_time_do_not_go_first),
+        cmocka_unit_test(a_message_that_is_repeated_does_not_go_first_again),
+        cmocka_unit_test(of_several_routes_what_is_under_way_on_any_counts),
         cmocka_unit_test(the_budget_of_a_run_is_kept_and_shared),
         cmocka_unit_test(a_port_that_is_always_full_is_shared),
         cmocka_unit_test(a_flow_that_is_closed_leaves_no_timer),
