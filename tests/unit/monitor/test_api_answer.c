@@ -189,6 +189,7 @@ static void ports_have_their_counters_and_what_is_wrong(void **state)
     bed_put("counters/symbol_error", "5\n");
     break_port();
     assert_int_equal(ask("GET", "/v1/ports"), 200);
+    assert_true(text(json, "host")[0] != '\0');
     assert_int_equal(json_object_array_length(part(json, "ports")), 1);
     port = json_object_array_get_idx(part(json, "ports"), 0);
     assert_string_equal(text(port, "subject"), "mlx5_0:1");
