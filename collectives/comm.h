@@ -94,6 +94,9 @@ struct sl_calls {
     uint32_t active_count; /* requests that are not given back */
     uint32_t at_work;      /* steps that runners have: nothing wakes a thread that waits for them */
     uint32_t kept;         /* persistent operations that are not freed */
+    uint32_t paced;        /* calls since it was looked how fast they come (status.h) */
+    bool is_timed;         /* they come slowly enough */
+    uint64_t paced_ns;     /* when that was looked at */
     uint32_t seq;          /* collectives called so far */
     uint32_t run;          /* of these */
     struct sl_signature history[SL_HISTORY];

@@ -70,6 +70,8 @@ static inline __attribute__((always_inline)) void end_op(struct sluice_req *op, 
         comm->win.serving++;
     sl_list_remove(&op->link);
     sl_status_op_ends(op);
+    if (op->called_ns != 0 && status == 0)
+        sl_status_call_over(op);
     op->status = status;
     if (SL_UNLIKELY(op->began_ns != 0) && status == 0)
         sl_costs_sample(op);
@@ -179,6 +181,7 @@ static void bind(struct sluice_req *op, const void *in, void *out)
     op->in_flight = 0;
     op->bytes = 0;
     op->began_ns = 0;
+    op->called_ns = 0;
     for (uint32_t c = 0; c < s->channel_count; c++)
         op->next[c] = plan->channel_first[c];
     op->open_channels = plan->open_channels;
@@ -212,6 +215,7 @@ static inline int begin_op(struct sluice_comm *comm, struct sl_plan *plan, const
     if (SL_UNLIKELY(plan->recalls))
         op->recalled = sl_recall_begin(comm, plan, in);
     number_call(op);
+    sl_status_call_begins(op);
     take_tickets(op);
     if (SL_UNLIKELY(plan->coding != NULL))
         sl_coding_begins(op);

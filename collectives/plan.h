@@ -156,11 +156,12 @@ struct sluice_req {
     uint64_t win_ticket, win_base;
     size_t win_at; /* where in each window its payload begins */
     uint32_t open_channels, in_flight;
-    uint64_t bytes;    /* moved so far, for reports */
-    uint64_t began_ns; /* 0: not timed */
-    uint64_t shown_ns; /* when it came to the state page */
-    uint32_t *next;    /* [channel]: place in plan->turns */
-    uint8_t *done;     /* [step]; NULL when no step depends on another */
+    uint64_t bytes;     /* moved so far, for reports */
+    uint64_t began_ns;  /* 0: not timed */
+    uint64_t called_ns; /* for the state page; 0: not timed */
+    uint64_t shown_ns;  /* when it came to the state page */
+    uint32_t *next;     /* [channel]: place in plan->turns */
+    uint8_t *done;      /* [step]; NULL when no step depends on another */
     struct sl_post *posts;
     struct sl_job *jobs;
     uint32_t at_work;   /* jobs that runners have */

@@ -63,7 +63,8 @@ static int show(struct sluice_comm *comm)
     if (comm->status == NULL)
         return -ENOMEM;
     comm->status->number = sl_state_number();
-    comm->status->made_ns = sl_now(comm->worker->clock);
+    comm->status->made_ns = comm->calls.paced_ns = sl_now(comm->worker->clock);
+    comm->calls.is_timed = true;
     if (take_place(comm))
         comm->state_place = (uint8_t)(comm->status->place + 1);
     else
@@ -104,6 +105,7 @@ void sl_status_close(struct sluice_comm *comm)
     if (comm->worker != NULL && comm->worker->state_place == comm->state_place)
         comm->worker->state_place = 0;
     comm->shown = &comm->unseen;
+    comm->calls.is_timed = false;
     if (status == NULL)
         return;
     sl_peers_foreach(&comm->peers, rank) give_paths(&sl_comm_peer(comm, rank)->shown_paths);
@@ -222,7 +224,7 @@ static void put_op(struct sluice_req *op, uint64_t now)
         if (place < 0)
             return; /* the reader knows by the counts that there are more */
         op->shown = (uint8_t)(place + 1);
-        op->shown_ns = op->began_ns != 0 ? op->began_ns : now;
+        op->shown_ns = op->called_ns != 0 ? op->called_ns : op->began_ns != 0 ? op->began_ns : now;
     }
     sl_report_fill(op, &record);
     record.comm = op->comm->status->number;
@@ -247,6 +249,38 @@ void sl_status_op_over(struct sluice_req *op)
 {
     sl_state_give(SL_STATE_OP, op->shown - 1);
     op->shown = 0;
+}
+
+/* ---- calls that are over ---- */
+
+void sl_status_pace(struct sluice_comm *comm)
+{
+    uint64_t now = sl_now(comm->worker->clock);
+
+    comm->calls.is_timed =
+        comm->status != NULL && now - comm->calls.paced_ns >= SL_STATUS_PACE * SL_STATUS_PACE_NS;
+    comm->calls.paced_ns = now;
+    comm->calls.paced = 0;
+}
+
+void sl_status_call_over(const struct sluice_req *op)
+{
+    const struct sl_call *call = &op->plan->call;
+    const char *name = sl_coll_name(call->coll);
+    struct sl_state_call record = {.issued_ns = op->called_ns, .peer = -1};
+
+    if (op->comm->status == NULL)
+        return;
+    record.comm = op->comm->status->number;
+    record.ended_ns = sl_now(op->comm->worker->clock);
+    record.bytes = call->coll != SL_BARRIER ? call->count * sluice_dtype_size(call->dtype) : 0;
+    record.seq = op->seq;
+    if (op->plan->p2p) {
+        record.seq = (uint32_t)(op->tag >> 32 & 0x7fffffff) + 1;
+        record.peer = (int32_t)call->root;
+    }
+    memcpy(record.coll, name, strnlen(name, sizeof(record.coll) - 1));
+    sl_state_add_call(&record);
 }
 
 /* ---- shapes ---- */

@@ -6,6 +6,10 @@
  * was. All else is written when a rank waits, every 20 ms: the communicator, its oldest operations,
  * what they wait for, and some of its paths in turn. So what lasts is there in full, and what is
  * over in a microsecond has been counted.
+ *
+ * While calls come no faster than one in SL_STATUS_PACE_NS, each is timed as well, and the page has
+ * the last ones: who comes late to what all wait in is seen by these times. A training job makes
+ * some thousand calls in a second; the two readings of a clock are paid by calls that are rare.
  */
 #ifndef SL_COLLECTIVES_STATUS_H
 #define SL_COLLECTIVES_STATUS_H
@@ -30,6 +34,26 @@ void sl_status_plan_gone(struct sl_plan *plan);
 
 /* Takes an operation that is over from the page, where it is. */
 void sl_status_op_over(struct sluice_req *op);
+
+#define SL_STATUS_PACE 64u       /* calls between two looks at the pace */
+#define SL_STATUS_PACE_NS 10000u /* of a call, on average */
+
+/* Looks whether calls are to be timed from now on. */
+void sl_status_pace(struct sluice_comm *comm);
+
+/* A timed call is over. */
+void sl_status_call_over(const struct sluice_req *op);
+
+/* On the data path: whether this call is timed. It has its number already. */
+static inline void sl_status_call_begins(struct sluice_req *op)
+{
+    struct sl_calls *calls = &op->comm->calls;
+
+    if (SL_UNLIKELY(++calls->paced == SL_STATUS_PACE))
+        sl_status_pace(op->comm);
+    if (calls->is_timed)
+        op->called_ns = sl_now(op->comm->worker->clock);
+}
 
 /* On the data path: a count, with the shape of the last. The collective has its number already. */
 static inline void sl_status_coll_begins(const struct sluice_comm *comm, const struct sl_plan *plan)

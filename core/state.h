@@ -42,6 +42,7 @@ enum sl_state_kind {
     SL_STATE_EVENT = 6,     /* struct sl_event_record */
     SL_STATE_EVENT_ROW = 7, /* struct sl_event_row, by kind of event */
     SL_STATE_ERROR = 8,     /* struct sl_state_error */
+    SL_STATE_CALL = 9,      /* struct sl_state_call, a ring */
     /* In the file of NCCL's profiler, which has this form, too (tools/nccl/events.h): */
     SL_STATE_NCCL = 16,      /* struct sl_nccl_event_head: one */
     SL_STATE_NCCL_COMM = 17, /* struct sl_nccl_event_comm */
@@ -162,6 +163,11 @@ struct sl_state_path {
     uint32_t label;       /* flow label */
     uint16_t source_port; /* of UDP */
     uint8_t weight, is_avoided;
+    /* Of a transport whose sender does not see its messages arrive (histogram is empty), what this
+     * process saw of the peer's: how long it waited for the rest of messages that had begun to
+     * come, how many bytes these rests were, and of how many messages. 0: not measured. */
+    uint64_t arriving_ns, arriving_bytes, arriving_messages;
+    uint64_t rtt_ns; /* the least round trip of some minutes */
 };
 
 /* A path whose packets are sprayed over routes has a record for each of these, too: its number is
@@ -177,10 +183,22 @@ struct sl_state_error {
     char area[16], text[4096];
 };
 
+/* A call that is over, of those that were timed. */
+struct sl_state_call {
+    uint64_t turn; /* grows from call to call: twice its number, from 1 */
+    uint64_t comm; /* number of its communicator */
+    uint64_t issued_ns, ended_ns;
+    uint64_t bytes; /* of its elements */
+    uint32_t seq;   /* of a collective; of a send or receive: of its peer and direction, from 1 */
+    int32_t peer;   /* of a send or a receive; -1: it is a collective */
+    char coll[16];
+};
+
 _Static_assert(sizeof(struct sl_state_header) == 32 && sizeof(struct sl_state_section) == 32 &&
                    sizeof(struct sl_state_process) == 264 && sizeof(struct sl_state_comm) == 640 &&
                    sizeof(struct sl_state_op) == 440 && sizeof(struct sl_state_shape) == 88 &&
-                   sizeof(struct sl_state_path) == 688 && sizeof(struct sl_state_error) == 4144,
+                   sizeof(struct sl_state_path) == 720 && sizeof(struct sl_state_error) == 4144 &&
+                   sizeof(struct sl_state_call) == 64,
                "as docs/state.md says");
 
 #endif

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SECTIONS 8
+#define SECTIONS 9
 #define PATHS_STEP 64 /* records of paths that get their memory together */
 
 struct page {
@@ -29,6 +29,7 @@ struct page {
     struct sl_state_shape shapes[SL_STATE_SHAPES];
     struct sl_state_error errors[SL_STATE_ERRORS];
     struct sl_event_ring events;
+    struct sl_state_call calls[SL_STATE_CALLS];
     /* The last, a hole in the file until they are taken: a process with many peers has thousands of
      * paths, and one with shared memory alone has none. The table's count says how far there is
      * memory. */
@@ -59,6 +60,8 @@ static const struct table {
     [SL_STATE_EVENT_ROW] = {ROWS(events.rows, sl_event_row), 0, SL_EVENT_KINDS_MAX, NULL},
     [SL_STATE_ERROR] = {ROWS(errors, sl_state_error), sizeof(struct sl_state_error),
                         SL_STATE_ERRORS, errors_taken},
+    [SL_STATE_CALL] = {ROWS(calls, sl_state_call), sizeof(struct sl_state_call), SL_STATE_CALLS,
+                       NULL},
 #undef ROWS
 };
 
@@ -70,6 +73,7 @@ static struct page *_Atomic page;
 static struct sl_state_process self; /* as it stands on the page */
 static struct sl_state_file file = {.fd = -1};
 static _Atomic int paths_backed; /* as the table counts them */
+static _Atomic uint64_t calls_added;
 
 static struct page *now(void)
 {
@@ -129,6 +133,7 @@ static void forget(void)
     atomic_store(&page, NULL);
     file = (struct sl_state_file){.fd = -1};
     atomic_store(&paths_backed, 0);
+    atomic_store(&calls_added, 0);
     for (unsigned kind = 1; kind <= SECTIONS; kind++)
         for (int i = 0; tables[kind].taken != NULL && i < tables[kind].count; i++)
             atomic_store(&tables[kind].taken[i], false);
@@ -284,6 +289,29 @@ void sl_state_give(enum sl_state_kind kind, int place)
         return;
     write_words(record_at(at, kind, place), nobody, sizeof(nobody));
     atomic_store_explicit(&tables[kind].taken[place], false, memory_order_release);
+}
+
+/* The record is this thread's while its turn is odd. Where another thread, a lap behind or ahead,
+ * has it, the call is not told. */
+void sl_state_add_call(const struct sl_state_call *call)
+{
+    struct page *at = now();
+    uint64_t number = atomic_fetch_add_explicit(&calls_added, 1, memory_order_relaxed), turn;
+    const uint64_t *in = (const uint64_t *)call;
+    _Atomic uint64_t *out;
+
+    if (at == NULL)
+        return;
+    out = (_Atomic uint64_t *)&at->calls[number % SL_STATE_CALLS];
+    turn = atomic_load_explicit(out, memory_order_relaxed);
+    if (turn % 2 != 0 || turn > 2 * number ||
+        !atomic_compare_exchange_strong_explicit(out, &turn, 2 * number + 1, memory_order_acquire,
+                                                 memory_order_relaxed))
+        return;
+    atomic_thread_fence(memory_order_release);
+    for (size_t i = 1; i < sizeof(*call) / sizeof(*in); i++)
+        atomic_store_explicit(&out[i], in[i], memory_order_relaxed);
+    atomic_store_explicit(out, 2 * number + 2, memory_order_release);
 }
 
 struct sl_state_comm *sl_state_comm_at(int place)

@@ -19,6 +19,7 @@
 #define SL_STATE_OPS 64
 #define SL_STATE_SHAPES 128
 #define SL_STATE_ERRORS 4
+#define SL_STATE_CALLS 512
 
 /* The page is there from now on, unless config says otherwise (SLUICE_STATE) or it cannot be. rank
  * and size: of the process, by its launcher. */
@@ -40,6 +41,9 @@ struct sl_state_comm *sl_state_comm_at(int place);
 
 /* Puts all of a record but its turn. For a communicator, its calls stay as they are. */
 void sl_state_put(enum sl_state_kind kind, int place, const void *record);
+
+/* Adds a call that is over to the ring, with its turn; the oldest gives way. On any thread. */
+void sl_state_add_call(const struct sl_state_call *call);
 
 /* A number for a communicator that is made, from 1. */
 uint64_t sl_state_number(void);

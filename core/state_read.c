@@ -180,6 +180,7 @@ static void end_texts(enum sl_state_kind kind, void *record)
     struct sl_state_shape *shape = record;
     struct sl_event_row *row = record;
     struct sl_state_error *error = record;
+    struct sl_state_call *call = record;
 
     switch (kind) {
     case SL_STATE_PROCESS:
@@ -195,6 +196,7 @@ static void end_texts(enum sl_state_kind kind, void *record)
         break;
     case SL_STATE_EVENT_ROW: END(row->name), END(row->area), END(row->a), END(row->b); break;
     case SL_STATE_ERROR: END(error->area), END(error->text); break;
+    case SL_STATE_CALL: END(call->coll); break;
     case SL_STATE_EVENT:
     case SL_STATE_NCCL:
     case SL_STATE_NCCL_COMM:

@@ -161,7 +161,7 @@ static void paths_get_their_memory_as_they_are_taken_and_any_reader_copes(void *
     uint64_t small = memory_of_own_page();
 
     assert_int_equal(sl_state_count(&before, SL_STATE_PATH), 0);
-    assert_in_range(small, 1, 128 << 10);
+    assert_in_range(small, 1, 160 << 10);
     assert_int_equal(pthread_create(&writer, NULL, take_paths, NULL), 0);
     for (uint64_t end = sl_now(&sl_clock_monotonic) + 10 * SL_NS_PER_S;
          shown < SL_STATE_PATHS_MAX && sl_now(&sl_clock_monotonic) < end;) {
