@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 
 #define SLICE_BYTES (512u << 10) /* of one recv(): writing gets its turn between */
+#define ARRIVING_MIN 4096u       /* bytes: fewer come at once, however fast the network is */
 
 /* Where a frame goes. */
 struct rx_place {
@@ -63,6 +64,30 @@ static void rx_take(struct sl_tcp_conn *conn, const struct rx_place *place, uint
     sl_channel_moved(&ep->base, &channel->base, len);
 }
 
+/*
+ * How fast a message comes says something of the network only while this end is not behind: from
+ * when all that had come was read, to the end. What the socket kept until this process came to
+ * read it does not count.
+ */
+static void rx_note_drained(const struct sl_tcp_ep *ep, struct sl_tcp_rx_slot *slot)
+{
+    if (slot->drained_ns != 0 || slot->got >= slot->total || slot->total < ARRIVING_MIN)
+        return;
+    slot->drained_ns = sl_now(ep->base.iface->worker->clock);
+    slot->drained_got = slot->got;
+}
+
+static void rx_note_whole(struct sl_tcp_ep *ep, const struct sl_tcp_rx_slot *slot)
+{
+    uint64_t rest = slot->total - slot->drained_got;
+
+    if (rest < ARRIVING_MIN)
+        return;
+    ep->arriving_ns += sl_now(ep->base.iface->worker->clock) - slot->drained_ns;
+    ep->arriving_bytes += rest;
+    ep->arriving_messages++;
+}
+
 /* False: the endpoint failed. */
 static bool rx_piece_done(struct sl_tcp_conn *conn, const struct rx_place *place)
 {
@@ -82,6 +107,8 @@ static bool rx_piece_done(struct sl_tcp_conn *conn, const struct rx_place *place
      * next when it is over. */
     if (ep->data_conns > 1)
         sl_tcp_unstall(ep);
+    if (SL_UNLIKELY(place->slot->drained_ns != 0) && place->slot->got == place->slot->total)
+        rx_note_whole(ep, place->slot);
     if (place->slot->got == place->slot->total)
         sl_tcp_rx_finish(ep, place->channel, place->slot);
     else if (SL_UNLIKELY(place->channel->base.peer_closed))
@@ -178,7 +205,7 @@ static ssize_t rx_read_payload(struct sl_tcp_conn *conn, const struct rx_place *
     size_t want = conn->frame.len - conn->piece_got, off = conn->frame.off + conn->piece_got;
     struct iovec iov[2];
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1};
-    size_t limit = want;
+    size_t limit = want, asked;
     ssize_t n;
 
     if (slot->state == SL_TCP_RX_GOING && !consume) {
@@ -199,6 +226,7 @@ static ssize_t rx_read_payload(struct sl_tcp_conn *conn, const struct rx_place *
         iov[1].iov_len = SL_TCP_RX_BYTES;
         msg.msg_iovlen = 2;
     }
+    asked = limit;
     n = SL_UNLIKELY(conn->tls != NULL)
             ? sl_tls_recv(conn->tls, conn->watch.fd, iov, (unsigned)msg.msg_iovlen)
             : recvmsg(conn->watch.fd, &msg, MSG_DONTWAIT);
@@ -219,6 +247,8 @@ static ssize_t rx_read_payload(struct sl_tcp_conn *conn, const struct rx_place *
         rx_consume(ep, place, channel->carry_len + limit);
     if (conn->piece_got == conn->frame.len)
         rx_piece_done(conn, place);
+    else if ((size_t)n < asked)
+        rx_note_drained(ep, slot);
     return n;
 }
 

@@ -185,4 +185,5 @@ const struct sl_transport_ops sl_tcp_ops = {
     .fd = sl_tcp_wake_fd,
     .arm = sl_tcp_arm,
     .ep_describe = sl_tcp_ep_describe,
+    .ep_stats = sl_tcp_ep_stats,
 };

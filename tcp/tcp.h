@@ -112,6 +112,8 @@ struct sl_tcp_rx_slot {
     uint64_t total, tag;        /* of the first frame */
     uint64_t got;               /* bytes that arrived, of all pieces */
     uint64_t consumed;          /* bytes given to consume() */
+    uint64_t drained_ns;        /* when all that had come of it was read first; 0: not yet */
+    uint64_t drained_got;       /* and how much that was */
     uint8_t state;
     bool wanted; /* a receive waits for it */
     bool kept;   /* sink and req are those of a struct sl_kept */
@@ -196,6 +198,9 @@ struct sl_tcp_ep {
     struct sl_req *inline_req; /* the send under way in send(): its end is its return value */
     bool inline_done;
     uint64_t sent_bytes, received_bytes;
+    /* Rests of messages that were waited for when all before them was read: so much time passed,
+     * for so many bytes of so many messages. */
+    uint64_t arriving_ns, arriving_bytes, arriving_messages;
     unsigned ctrl_head, ctrl_count;
     uint32_t ctrl_sent; /* bytes of the oldest queued control message that are out */
     uint32_t ctrl_seq, ctrl_seq_in;
@@ -364,6 +369,9 @@ int sl_tcp_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
 int sl_tcp_conns_make(struct sl_tcp_ep *ep);
 void sl_tcp_ep_destroy(struct sl_ep *base);
 void sl_tcp_ep_describe(const struct sl_ep *base, char *out, size_t cap);
+/* stats.c */
+struct sl_state_path;
+size_t sl_tcp_ep_stats(const struct sl_ep *base, struct sl_state_path *out, size_t cap);
 /* "4 connections": those for messages. */
 void sl_tcp_conns_describe(const struct sl_tcp_ep *ep, char *out, size_t cap);
 /* Notes that the endpoint is lost; the next progress tells its owner. Returns status. */
