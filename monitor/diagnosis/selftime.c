@@ -204,6 +204,9 @@ static int find_steps(struct finder *finder, uint32_t rank)
 
     if (signs == NULL)
         return sl_fail(-ENOMEM, "no memory to find the steps of rank %u", rank);
+    /* What is pending may be told otherwise than what is over, and its step is not over either. */
+    while (count > 0 && job->ops[first + count - 1].state != SL_JOB_DONE)
+        count--;
     for (size_t i = 0; i < count; i++)
         signs[i] = sign_of(job, &job->ops[first + i]);
     err = sl_period_find(signs, count, &at, &period);
@@ -288,11 +291,70 @@ static double median_step(const struct finder *finder)
     return median;
 }
 
-static int lay_out(const struct finder *finder, struct sl_selftime *self)
+static uint32_t place_of(const struct sl_selftime *self, uint32_t step)
+{
+    const uint32_t *at =
+        bsearch(&step, self->steps, self->step_count, sizeof(*self->steps), by_number);
+
+    return (uint32_t)(at - self->steps);
+}
+
+/* The parts from here on that are of one rank and of the same steps together: into one. Returns how
+ * many; *steps: of how many steps they are. */
+static size_t join_parts(const struct finder *finder, const struct sl_selftime *self, size_t from,
+                         uint32_t together, struct sl_selftime_part *out, uint32_t *steps)
+{
+    size_t i = from;
+    uint32_t group = place_of(self, finder->parts[from].step) / together, last = SL_JOB_NONE;
+
+    *out = (struct sl_selftime_part){.rank = finder->parts[from].rank,
+                                     .step = self->steps[group * together],
+                                     .begin_ns = finder->parts[from].begin_ns,
+                                     .end_ns = SL_JOB_NEVER};
+    *steps = 0;
+    for (; i < finder->count && finder->parts[i].rank == out->rank &&
+           place_of(self, finder->parts[i].step) / together == group;
+         i++) {
+        const struct sl_selftime_part *part = &finder->parts[i];
+
+        *steps += part->step != last;
+        last = part->step;
+        out->seconds += part->seconds;
+        out->whole += part->whole;
+        out->rough += part->rough;
+        out->end_ns = part->end_ns > out->end_ns ? part->end_ns : out->end_ns;
+    }
+    return i - from;
+}
+
+/* Steps that are short are put together; what a rank has not all of is left out. */
+static int put_together(struct finder *finder, double least_s, struct sl_selftime *self)
+{
+    double step_s = median_step(finder);
+    uint32_t together = step_s > 0 && step_s < least_s ? (uint32_t)ceil(least_s / step_s) : 1;
+    size_t kept = 0;
+
+    if (together == 1)
+        return 0;
+    for (size_t i = 0; i < finder->count;) {
+        struct sl_selftime_part part;
+        uint32_t steps;
+
+        i += join_parts(finder, self, i, together, &part, &steps);
+        if (steps == together)
+            finder->parts[kept++] = part;
+    }
+    finder->count = kept;
+    free(self->steps);
+    self->steps = NULL;
+    return take_steps(finder, self);
+}
+
+static int lay_out(struct finder *finder, double least_s, struct sl_selftime *self)
 {
     size_t cells;
 
-    if (take_steps(finder, self) != 0)
+    if (take_steps(finder, self) != 0 || put_together(finder, least_s, self) != 0)
         return -ENOMEM;
     cells = (size_t)self->rank_count * self->step_count;
     if (cells / CELLS_PER_PART > finder->count + CELLS_FREE) {
@@ -309,9 +371,7 @@ static int lay_out(const struct finder *finder, struct sl_selftime *self)
     }
     for (size_t i = 0; i < finder->count; i++) {
         const struct sl_selftime_part *part = &finder->parts[i];
-        const uint32_t *step =
-            bsearch(&part->step, self->steps, self->step_count, sizeof(*self->steps), by_number);
-        size_t cell = (size_t)part->rank * self->step_count + (size_t)(step - self->steps);
+        size_t cell = (size_t)part->rank * self->step_count + place_of(self, part->step);
 
         if (part->seconds <= 0)
             continue;
@@ -326,7 +386,7 @@ static int lay_out(const struct finder *finder, struct sl_selftime *self)
     return 0;
 }
 
-int sl_selftime_find(const struct sl_job *job, struct sl_selftime *self)
+int sl_selftime_find(const struct sl_job *job, double least_s, struct sl_selftime *self)
 {
     struct finder finder = {.job = job};
     int err = -ENOMEM;
@@ -345,7 +405,7 @@ int sl_selftime_find(const struct sl_job *job, struct sl_selftime *self)
     for (uint32_t rank = 0; err == 0 && rank < job->rank_count; rank++)
         err = walk_rank(&finder, rank);
     if (err == 0)
-        err = lay_out(&finder, self);
+        err = lay_out(&finder, least_s, self);
     if (err == 0) {
         sl_selftime_name_roles(job, finder.parts, finder.count, self);
         sl_selftime_find_replicas(job, self);

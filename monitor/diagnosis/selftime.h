@@ -32,8 +32,9 @@ struct sl_selftime {
     double step_s;      /* what a step takes: a median; 0: not known */
 };
 
-/* The job must be sealed. 0, also where nothing is known (step_count 0), or -ENOMEM. */
-int sl_selftime_find(const struct sl_job *job, struct sl_selftime *self);
+/* The job must be sealed. Steps that are shorter than least_s seconds are put together to such as
+ * last so long. 0, also where nothing is known (step_count 0), or -ENOMEM. */
+int sl_selftime_find(const struct sl_job *job, double least_s, struct sl_selftime *self);
 void sl_selftime_fini(struct sl_selftime *self);
 
 /* Where the shortest repeating end of a sequence begins (*at) and its period, which is there at

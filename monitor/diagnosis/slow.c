@@ -276,7 +276,7 @@ int sl_slow_find(const struct sl_job *job, const struct sl_slow_options *options
 
     if (err != 0)
         return err;
-    err = sl_selftime_find(job, &self);
+    err = sl_selftime_find(job, options->step_least_s, &self);
     if (err == 0) {
         slow.ranks_per_node =
             options->ranks_per_node > 0 ? options->ranks_per_node : count_ranks_per_node(job);

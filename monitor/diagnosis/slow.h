@@ -14,6 +14,9 @@ struct sl_slow_options {
     double ranks_per_node; /* 0: by the hosts that are known, else 8 */
     double margin;         /* by how much healthy peers may differ for ever */
     double faults;         /* a node's and day's, as far as is known before: for the probability */
+    /* Shorter steps are put together: what disturbs a host for a moment (its scheduler, its
+     * interrupts) would be several of them, and each evidence of its own. */
+    double step_least_s;
 };
 
 #define SL_SLOW_OPTIONS                                                                            \
