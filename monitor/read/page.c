@@ -20,6 +20,7 @@ void sl_page_free(struct sl_page *page)
     free(page->comms);
     free(page->ops);
     free(page->paths);
+    free(page->calls);
     *page = (struct sl_page){.comms = NULL};
 }
 
@@ -123,6 +124,22 @@ static int read_paths(const struct sl_state_reader *reader, struct sl_page *page
     return 0;
 }
 
+static int read_calls(const struct sl_state_reader *reader, struct sl_page *page)
+{
+    uint32_t count = count_of(reader, SL_STATE_CALL);
+
+    page->calls = calloc(count + 1, sizeof(*page->calls));
+    if (page->calls == NULL)
+        return no_memory();
+    for (uint32_t i = 0; i < count; i++) {
+        struct sl_state_call *call = &page->calls[page->call_count];
+
+        page->call_count +=
+            sl_state_get(reader, SL_STATE_CALL, i, call, sizeof(*call)) == SL_STATE_WHOLE;
+    }
+    return 0;
+}
+
 static int read_page(const struct sl_state_reader *reader, struct sl_page *out)
 {
     int err;
@@ -139,6 +156,8 @@ static int read_page(const struct sl_state_reader *reader, struct sl_page *out)
         err = read_ops(reader, out);
     if (err == 0)
         err = read_paths(reader, out);
+    if (err == 0)
+        err = read_calls(reader, out);
     if (err != 0)
         sl_page_free(out);
     return err;

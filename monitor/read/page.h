@@ -38,7 +38,8 @@ struct sl_page {
     struct sl_page_comm *comms;
     struct sl_state_op *ops;
     struct sl_state_path *paths;
-    uint32_t comm_count, op_count, path_count;
+    struct sl_state_call *calls; /* that are over, in no order */
+    uint32_t comm_count, op_count, path_count, call_count;
 };
 
 /* Of a file, or of memory that is aligned to 8 bytes. -EPROTO: it is no state page. -ENOMEM. The
@@ -73,7 +74,8 @@ int sl_page_take(struct sl_job *job, const struct sl_page *page, const struct sl
 
 /* A path as sluice-bench writes it, of --status and of --stats; its communicator is 0 there. */
 void sl_page_path_of(struct json_object *from, struct sl_state_path *to);
-/* What went by it, as an edge, whose ends the caller has set; nothing where nothing went. -ENOMEM. */
+/* What went by it, as an edge whose ends the caller has set, and what came, where that was measured, as
+ * one of the other direction. -ENOMEM. */
 int sl_page_take_edge(struct sl_job *job, const struct sl_state_path *path,
                       struct sl_job_edge *edge);
 

@@ -155,7 +155,9 @@ static int add_op(struct taking *taking, struct sl_job_op *op, const char *coll)
     op->rank = taking->rank;
     op->peer = SL_JOB_NONE;
     op->step = SL_JOB_NONE;
-    op->start_ns = op->end_ns = SL_JOB_NEVER;
+    op->start_ns = SL_JOB_NEVER;
+    if (op->state != SL_JOB_DONE || op->end_ns == 0)
+        op->end_ns = SL_JOB_NEVER;
     op->kind = (uint8_t)sl_job_kind_of(coll, strlen(coll));
     op->name = keep(taking->job, coll);
     if (op->name == SL_JOB_NONE || op->shape == SL_JOB_NONE)
@@ -254,6 +256,46 @@ static uint64_t failed_of(const struct sl_page_comm *in)
     return in->disputed != 0 && in->disputed <= in->begun[0] ? in->disputed : in->begun[0];
 }
 
+static bool is_over(const struct sl_state_call *call)
+{
+    enum sl_job_kind kind = sl_job_kind_of(call->coll, strlen(call->coll));
+    bool is_message = kind == SL_JOB_SEND || kind == SL_JOB_RECV;
+
+    return call->issued_ns != 0 && call->ended_ns >= call->issued_ns && call->seq != 0 &&
+           is_message == (call->peer >= 0) && call->peer < (int32_t)SL_JOB_RANKS_MAX;
+}
+
+/* Those before `done` are over for the counts as well: a later one may be told as pending. */
+static int take_call(struct taking *taking, const struct sl_state_call *call, uint32_t place,
+                     uint64_t done)
+{
+    struct sl_job_op op = {.comm = taking->comms[place],
+                           .seq = call->seq,
+                           .bytes = call->bytes,
+                           .state = SL_JOB_DONE,
+                           .issue_ns = wall_of(taking->page, call->issued_ns),
+                           .end_ns = wall_of(taking->page, call->ended_ns)};
+
+    if (!is_over(call) || (call->peer < 0 && call->seq >= done))
+        return 0;
+    if (call->peer >= 0) {
+        op.is_seq_own = true;
+        op.peer_place = (uint32_t)call->peer + 1;
+    }
+    return add_op(taking, &op, call->coll);
+}
+
+static int take_calls(struct taking *taking, uint32_t place, uint64_t done)
+{
+    const struct sl_page *page = taking->page;
+    int err = 0;
+
+    for (uint32_t i = 0; i < page->call_count && err == 0; i++)
+        if (page->calls[i].comm == page->comms[place].number)
+            err = take_call(taking, &page->calls[i], place, done);
+    return err;
+}
+
 static int take_ops(struct taking *taking, uint32_t place)
 {
     const struct sl_page *page = taking->page;
@@ -281,7 +323,7 @@ static int take_ops(struct taking *taking, uint32_t place)
         err = add_counted(taking, comm, in, failed, SL_JOB_FAILED, SL_JOB_NEVER);
     else if (err == 0)
         err = add_unlisted(taking, comm, in, done, listed, count);
-    return err;
+    return err == 0 ? take_calls(taking, place, done) : err;
 }
 
 /* ---- paths ---- */
@@ -319,13 +361,34 @@ static const struct sl_state_path *find_path(const struct sl_page *page,
     return NULL;
 }
 
+/* What the peer sent, as the receiver saw it arrive. */
+static int add_arriving(struct sl_job *job, const struct sl_state_path *path,
+                        const struct sl_job_edge *sent)
+{
+    struct sl_job_edge edge = {.src = sent->dst,
+                               .dst = sent->src,
+                               .comm = sent->comm,
+                               .path = sent->path,
+                               .src_place = sent->dst_place,
+                               .dst_place = sent->src_place,
+                               .messages = path->arriving_messages,
+                               .bytes = path->arriving_bytes};
+
+    if (path->arriving_messages == 0)
+        return 0;
+    edge.wait_s[SL_JOB_WAIT_WIRE] = (double)path->arriving_ns / 1e9;
+    return sl_job_add_edge(job, &edge);
+}
+
 int sl_page_take_edge(struct sl_job *job, const struct sl_state_path *path,
                       struct sl_job_edge *edge)
 {
     char name[sizeof(path->name) + 1] = "";
     char *end;
+    int err;
 
-    if (path->sent_messages == 0 || path->number >= SL_STATE_PATH_ROUTE)
+    if ((path->sent_messages == 0 && path->arriving_messages == 0) ||
+        path->number >= SL_STATE_PATH_ROUTE)
         return 0;
     memcpy(name, path->name, sizeof(path->name));
     end = strstr(name, " > ");
@@ -336,7 +399,10 @@ int sl_page_take_edge(struct sl_job *job, const struct sl_state_path *path,
     edge->bytes = path->sent_bytes;
     edge->lost = path->resent;
     edge->wait_s[SL_JOB_WAIT_WIRE] = seconds_of(path->histogram);
-    return edge->path == SL_JOB_NONE ? no_memory() : sl_job_add_edge(job, edge);
+    if (edge->path == SL_JOB_NONE)
+        return no_memory();
+    err = path->sent_messages > 0 ? sl_job_add_edge(job, edge) : 0;
+    return err != 0 ? err : add_arriving(job, path, edge);
 }
 
 static int take_path(struct taking *taking, const struct sl_page *earlier,
@@ -357,6 +423,9 @@ static int take_path(struct taking *taking, const struct sl_page *earlier,
         rest.sent_bytes = grown(path->sent_bytes, before->sent_bytes);
         rest.sent_messages = grown(path->sent_messages, before->sent_messages);
         rest.resent = grown(path->resent, before->resent);
+        rest.arriving_ns = grown(path->arriving_ns, before->arriving_ns);
+        rest.arriving_bytes = grown(path->arriving_bytes, before->arriving_bytes);
+        rest.arriving_messages = grown(path->arriving_messages, before->arriving_messages);
         for (unsigned bin = 0; bin < SL_HISTOGRAM_BINS; bin++)
             rest.histogram[bin] = grown(path->histogram[bin], before->histogram[bin]);
     }

@@ -9,7 +9,7 @@
 #include "tools/ctl/live.h"
 #include "core/clock.h"
 #include "core/err.h"
-#include "monitor/diagnosis/hang.h"
+#include "monitor/cases/judge.h"
 #include "monitor/diagnosis/verdict_text.h"
 #include "monitor/read/formats.h"
 #include "monitor/read/read.h"
@@ -24,12 +24,22 @@
 #include <time.h>
 
 #define SECOND ((int64_t)1000000000)
-#define STALL_NS (10 * SECOND) /* below Sluice's own deadline of 30 s, after which ranks give up */
-#define LOOKS_MAX 64           /* of RAS that are kept */
+#define STALL_NS (10 * SECOND)  /* below Sluice's own deadline of 30 s, after which ranks give up */
+#define LOOKS_MAX 64            /* of RAS that are kept */
+#define WINDOW_NS (10 * SECOND) /* what passed by paths in it is compared */
+#define STEP_LEAST_S 0.25
+#define KEPT_MAX 8 /* looks at pages within it */
+
+/* Pages as they were some time ago. */
+struct kept {
+    struct sc_pages pages;
+    int64_t at_ns; /* CLOCK_MONOTONIC */
+};
 
 struct live {
     struct sc_sources *sources;
-    struct sc_pages before; /* of the last look */
+    struct kept kept[KEPT_MAX]; /* the oldest first: as old as the window, once there is one */
+    unsigned kept_count;
     const char *job_name;
     int64_t stall_ns, every_ns, wait_ns, for_ns;
     bool json, follow;
@@ -140,13 +150,33 @@ static int look_at_source(struct live *live, unsigned i, struct sc_pages *pages,
     return err;
 }
 
-/* Those that were there a look ago and are of the same process. */
+/* The oldest one of the same process; without one, the page itself: what passed before it was looked
+ * at may be long ago. */
 static const struct sl_page *find_before(const struct live *live, const struct sl_page *page)
 {
-    for (unsigned i = 0; i < live->before.count; i++)
-        if (sl_page_is_same(&live->before.list[i], page))
-            return &live->before.list[i];
-    return NULL;
+    for (unsigned k = 0; k < live->kept_count; k++)
+        for (unsigned i = 0; i < live->kept[k].pages.count; i++)
+            if (sl_page_is_same(&live->kept[k].pages.list[i], page))
+                return &live->kept[k].pages.list[i];
+    return page;
+}
+
+/* The pages are kept, or freed where the last ones that are kept are young. */
+static void keep_pages(struct live *live, struct sc_pages *pages)
+{
+    int64_t now = (int64_t)sl_now(&sl_clock_monotonic);
+    struct kept *kept = live->kept;
+
+    if (live->kept_count > 0 &&
+        now - kept[live->kept_count - 1].at_ns < WINDOW_NS / (KEPT_MAX - 1)) {
+        sc_pages_free(pages);
+        return;
+    }
+    if (live->kept_count == KEPT_MAX) {
+        sc_pages_free(&kept[0].pages);
+        memmove(kept, kept + 1, --live->kept_count * sizeof(*kept));
+    }
+    kept[live->kept_count++] = (struct kept){*pages, now};
 }
 
 static int take_pages(struct live *live, struct sc_pages *pages, struct sl_job *job)
@@ -183,8 +213,7 @@ static int look(struct live *live, struct sl_job *job)
         err = take_pages(live, &pages, job);
     if (err == 0)
         err = sl_job_seal(job);
-    sc_pages_free(&live->before);
-    live->before = pages;
+    keep_pages(live, &pages);
     return err;
 }
 
@@ -256,11 +285,16 @@ static bool is_worth_saying(struct live *live, const char *names, bool is_last)
 /* The exit status, or -1: another look. */
 static int judge(struct live *live, const struct sl_job *job, bool is_last)
 {
-    struct sl_hang_options options = {.now_ns = wall_now(), .stall_ns = live->stall_ns};
+    struct sl_judge_options options = SL_JUDGE_OPTIONS;
     struct sl_verdicts verdicts = {.list = NULL};
     char *names = NULL;
-    int status = -1, err = sl_hang_find(job, &options, &verdicts);
+    int status = -1, err;
 
+    options.hang = (struct sl_hang_options){.now_ns = wall_now(), .stall_ns = live->stall_ns};
+    options.slow.step_least_s = STEP_LEAST_S;
+    options.comm.window_s = (double)WINDOW_NS / SECOND;
+    options.fuse.scope = live->job_name;
+    err = sl_judge(job, &options, &verdicts);
     if (err == 0)
         names = name_all(job, &verdicts);
     if (names == NULL) {
@@ -411,7 +445,8 @@ int sc_live(int count, char **words)
         return status == -EINVAL ? SC_ARGUMENTS : SC_FAILED;
     }
     status = run(&live);
-    sc_pages_free(&live.before);
+    for (unsigned i = 0; i < live.kept_count; i++)
+        sc_pages_free(&live.kept[i].pages);
     free(live.said);
     free(live.last);
     return status;
