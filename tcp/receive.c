@@ -69,11 +69,12 @@ static void rx_take(struct sl_tcp_conn *conn, const struct rx_place *place, uint
  * when all that had come was read, to the end. What the socket kept until this process came to
  * read it does not count.
  */
-static void rx_note_drained(const struct sl_tcp_ep *ep, struct sl_tcp_rx_slot *slot)
+static void rx_note_drained(const struct sl_tcp_conn *conn, struct sl_tcp_rx_slot *slot)
 {
-    if (slot->drained_ns != 0 || slot->got >= slot->total || slot->total < ARRIVING_MIN)
+    if (conn->tls != NULL || slot->drained_ns != 0 || slot->got >= slot->total ||
+        slot->total < ARRIVING_MIN)
         return;
-    slot->drained_ns = sl_now(ep->base.iface->worker->clock);
+    slot->drained_ns = sl_now(conn->ep->base.iface->worker->clock);
     slot->drained_got = slot->got;
 }
 
@@ -195,8 +196,9 @@ static void rx_note_empty(struct sl_tcp_conn *conn, size_t n, size_t wanted)
 }
 
 /* Reads the rest of the current piece to its place, and the bytes behind it into the read-ahead,
- * which is empty. Returns as recv() does. */
-static ssize_t rx_read_payload(struct sl_tcp_conn *conn, const struct rx_place *place)
+ * which is empty. Returns as recv() does. *asked: how much there was room for. */
+static ssize_t rx_read_payload(struct sl_tcp_conn *conn, const struct rx_place *place,
+                               size_t *asked)
 {
     struct sl_tcp_ep *ep = conn->ep;
     struct sl_tcp_channel *channel = place->channel;
@@ -205,7 +207,7 @@ static ssize_t rx_read_payload(struct sl_tcp_conn *conn, const struct rx_place *
     size_t want = conn->frame.len - conn->piece_got, off = conn->frame.off + conn->piece_got;
     struct iovec iov[2];
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1};
-    size_t limit = want, asked;
+    size_t limit = want;
     ssize_t n;
 
     if (slot->state == SL_TCP_RX_GOING && !consume) {
@@ -226,13 +228,13 @@ static ssize_t rx_read_payload(struct sl_tcp_conn *conn, const struct rx_place *
         iov[1].iov_len = SL_TCP_RX_BYTES;
         msg.msg_iovlen = 2;
     }
-    asked = limit;
+    *asked = limit + (msg.msg_iovlen > 1 ? iov[1].iov_len : 0);
     n = SL_UNLIKELY(conn->tls != NULL)
             ? sl_tls_recv(conn->tls, conn->watch.fd, iov, (unsigned)msg.msg_iovlen)
             : recvmsg(conn->watch.fd, &msg, MSG_DONTWAIT);
     if (n <= 0)
         return n;
-    rx_note_empty(conn, (size_t)n, limit + (msg.msg_iovlen > 1 ? iov[1].iov_len : 0));
+    rx_note_empty(conn, (size_t)n, *asked);
     conn->rx_pos = 0;
     conn->rx_end = (size_t)n > limit ? (uint32_t)((size_t)n - limit) : 0;
     if ((size_t)n < limit)
@@ -247,12 +249,10 @@ static ssize_t rx_read_payload(struct sl_tcp_conn *conn, const struct rx_place *
         rx_consume(ep, place, channel->carry_len + limit);
     if (conn->piece_got == conn->frame.len)
         rx_piece_done(conn, place);
-    else if ((size_t)n < asked)
-        rx_note_drained(ep, slot);
     return n;
 }
 
-static ssize_t rx_read_ahead(struct sl_tcp_conn *conn)
+static ssize_t rx_read_ahead(struct sl_tcp_conn *conn, size_t *asked)
 {
     size_t room;
     ssize_t n;
@@ -262,7 +262,7 @@ static ssize_t rx_read_ahead(struct sl_tcp_conn *conn)
         conn->rx_end -= conn->rx_pos;
         conn->rx_pos = 0;
     }
-    room = SL_TCP_RX_BYTES - conn->rx_end;
+    room = *asked = SL_TCP_RX_BYTES - conn->rx_end;
     n = sl_tcp_read(conn, conn->rx + conn->rx_end, room);
     if (n > 0) {
         rx_note_empty(conn, (size_t)n, room);
@@ -308,6 +308,7 @@ int sl_tcp_conn_rx(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_ep *ep = conn->ep;
     struct rx_place place = {0};
+    size_t asked;
     int moved;
     ssize_t n;
 
@@ -319,10 +320,12 @@ int sl_tcp_conn_rx(struct sl_tcp_conn *conn)
             sl_tcp_check_end(ep);
         return moved;
     }
-    n = conn->have_frame && place.slot != NULL ? rx_read_payload(conn, &place)
-                                               : rx_read_ahead(conn);
+    n = conn->have_frame && place.slot != NULL ? rx_read_payload(conn, &place, &asked)
+                                               : rx_read_ahead(conn, &asked);
     if (n > 0) {
         moved += 1 + rx_parse(conn, &place);
+        if (SL_UNLIKELY(conn->have_frame) && place.slot != NULL && (size_t)n < asked)
+            rx_note_drained(conn, place.slot);
         if (SL_UNLIKELY(ep->bye) && conn->stalled)
             sl_tcp_check_end(ep);
         return moved;
