@@ -21,25 +21,27 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct image {
     struct sl_state_header header;
-    struct sl_state_section sections[5];
+    struct sl_state_section sections[6];
     struct sl_state_process process[1];
     struct sl_state_comm comms[COMMS];
     struct sl_state_op ops[OPS];
     struct sl_state_path paths[PATHS];
     struct sl_state_shape shapes[2];
+    struct sl_state_call calls[2];
 };
 
 static void make(struct image *image)
 {
     memset(image, 0, sizeof(*image));
-    fuzz_header(&image->header, offsetof(struct image, sections), 5, sizeof(*image));
+    fuzz_header(&image->header, offsetof(struct image, sections), 6, sizeof(*image));
     image->sections[0] = FUZZ_ROWS(SL_STATE_PROCESS, process);
     image->sections[1] = FUZZ_ROWS(SL_STATE_COMM, comms);
     image->sections[2] = FUZZ_ROWS(SL_STATE_OP, ops);
     image->sections[3] = FUZZ_ROWS(SL_STATE_PATH, paths);
     image->sections[4] = FUZZ_ROWS(SL_STATE_SHAPE, shapes);
+    image->sections[5] = FUZZ_ROWS(SL_STATE_CALL, calls);
     image->process->turn = image->comms[0].turn = image->ops[0].turn = image->paths[0].turn = 2;
-    image->shapes[0].turn = 2;
+    image->shapes[0].turn = image->calls[0].turn = 2;
     image->process->size = image->comms[0].size = 4;
     image->process->made_ns = image->comms[0].made_ns = 1;
     image->comms[0].number = image->ops[0].comm = image->paths[0].comm = image->shapes[0].comm = 1;
@@ -48,7 +50,14 @@ static void make(struct image *image)
     image->ops[0].since_ns = image->ops[0].updated_ns = 100;
     strcpy(image->ops[0].coll, "allreduce");
     strcpy(image->shapes[0].coll, "allreduce");
-    image->paths[0].sent_messages = 1;
+    image->calls[0] = (struct sl_state_call){.turn = 2,
+                                             .comm = 1,
+                                             .issued_ns = 50,
+                                             .ended_ns = 60,
+                                             .seq = 6,
+                                             .peer = -1,
+                                             .coll = "allreduce"};
+    image->paths[0].sent_messages = image->paths[0].arriving_messages = 1;
     strcpy(image->paths[0].name, "rxe0:1 > 198.51.100.2");
 }
 

@@ -3,6 +3,7 @@
  * accuse who has to be. */
 #include "core/err.h"
 #include "monitor/diagnosis/hang.h"
+#include "monitor/diagnosis/slow.h"
 #include "monitor/read/page.h"
 #include "monitor/read/read.h"
 
@@ -205,6 +206,20 @@ static void who_died_is_named_when_nobody_is_left(void **state)
     free(crew);
 }
 
+/* Rank 1 is stopped in the 11th with bytes that ranks 2 and 3 lack; rank 0 has ended it. */
+static void who_waits_for_a_stopped_rank_is_not_stuck(void **state)
+{
+    struct crew *crew = make();
+
+    (void)state;
+    for (int r = 0; r < RANKS; r++)
+        wait_in(crew, r, "allreduce");
+    crew->pages[0].op_count = 0;
+    crew->comms[0][0].ended[0] = 11;
+    snprintf(crew->pages[1].halt, sizeof(crew->pages[1].halt), "is stopped by a signal");
+    expect(crew, SL_VERDICT_HOST_STALLED, 1);
+}
+
 static void other_calls_are_a_mismatch(void **state)
 {
     struct crew *crew = make();
@@ -306,6 +321,129 @@ static void of_two_looks_the_difference_counts(void **state)
     free(before);
 }
 
+/* What a receiver saw is of the way from the peer to it. */
+static void what_came_is_the_peers_edge(void **state)
+{
+    struct crew *crew = make();
+    struct sl_job *job = sl_job_new();
+
+    (void)state;
+    crew->pages[0].path_count = 1;
+    crew->paths[0] = (struct sl_state_path){.comm = 1,
+                                            .peer = 3,
+                                            .arriving_ns = 2 * SECOND,
+                                            .arriving_bytes = 9000,
+                                            .arriving_messages = 3,
+                                            .name = "tcp > 192.0.2.7"};
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(sl_page_take(job, &crew->pages[r], NULL), 0);
+    assert_int_equal(sl_job_seal(job), 0);
+    assert_int_equal(job->edge_count, 1);
+    assert_int_equal(job->edges[0].src, 3);
+    assert_int_equal(job->edges[0].dst, 0);
+    assert_int_equal(job->edges[0].bytes, 9000);
+    assert_int_equal(job->edges[0].messages, 3);
+    assert_true(job->edges[0].wait_s[SL_JOB_WAIT_WIRE] == 2.0);
+    sl_job_free(job);
+    free(crew);
+}
+
+/* ---- calls that are over ---- */
+
+#define CALLS 400
+
+/* Steps of 10 ms: rank r computes own[r] of them, and all end the call together. */
+static void add_calls(struct crew *crew, const uint64_t *own_us, struct sl_state_call *calls)
+{
+    for (int r = 0; r < RANKS; r++) {
+        struct sl_page *page = &crew->pages[r];
+
+        crew->comms[r][0].begun[0] = crew->comms[r][0].ended[0] = CALLS + 1;
+        page->calls = &calls[r * CALLS];
+        page->call_count = CALLS;
+        for (int i = 0; i < CALLS; i++) {
+            uint64_t begin = NOW - (uint64_t)(CALLS - i) * 10000000;
+            uint64_t noise = (uint64_t)((i * 7919 + r * 104729) % 97);
+
+            page->calls[i] = (struct sl_state_call){.comm = 1,
+                                                    .issued_ns = begin + (own_us[r] + noise) * 1000,
+                                                    .ended_ns = begin + 10000000,
+                                                    .bytes = 400,
+                                                    .seq = (uint32_t)i + 1,
+                                                    .peer = -1,
+                                                    .coll = "all_reduce"};
+        }
+    }
+}
+
+static struct sl_verdicts find_slow(struct crew *crew, struct sl_job *job)
+{
+    struct sl_slow_options options = SL_SLOW_OPTIONS;
+    struct sl_verdicts verdicts = {.list = NULL};
+
+    options.step_least_s = 0.25;
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(sl_page_take(job, &crew->pages[r], NULL), 0);
+    assert_int_equal(sl_job_seal(job), 0);
+    assert_int_equal(sl_slow_find(job, &options, &verdicts), 0);
+    return verdicts;
+}
+
+static void who_comes_late_to_calls_is_slow(void **state)
+{
+    static const uint64_t slow_us[RANKS] = {4000, 4000, 8000, 4000},
+                          alike_us[RANKS] = {4000, 4000, 4000, 4000};
+    struct sl_state_call *calls = calloc((size_t)RANKS * CALLS, sizeof(*calls));
+
+    (void)state;
+    assert_non_null(calls);
+    for (int i = 0; i < 2; i++) {
+        struct crew *crew = make();
+        struct sl_job *job = sl_job_new();
+        struct sl_verdicts verdicts;
+
+        add_calls(crew, i == 0 ? slow_us : alike_us, calls);
+        verdicts = find_slow(crew, job);
+        assert_int_equal(verdicts.count, i == 0 ? 1 : 0);
+        if (i == 0) {
+            assert_int_equal(verdicts.list[0].cls, SL_VERDICT_SLOW_RANK);
+            assert_int_equal(verdicts.list[0].accused.a, 2);
+        }
+        sl_verdicts_free(&verdicts);
+        sl_job_free(job);
+        free(crew);
+    }
+    free(calls);
+}
+
+/* A call that makes no sense is none. */
+static void calls_that_cannot_be_are_left_out(void **state)
+{
+    struct sl_state_call calls[] = {
+        {.comm = 1, .issued_ns = 9, .ended_ns = 8, .seq = 1, .peer = -1, .coll = "barrier"},
+        {.comm = 1, .issued_ns = 8, .ended_ns = 9, .seq = 0, .peer = -1, .coll = "barrier"},
+        {.comm = 1, .issued_ns = 8, .ended_ns = 9, .seq = 2, .peer = 3, .coll = "barrier"},
+        {.comm = 1, .issued_ns = 8, .ended_ns = 9, .seq = 2, .peer = -1, .coll = "send"},
+        {.comm = 1, .issued_ns = 8, .ended_ns = 9, .seq = 10, .peer = -1, .coll = "barrier"},
+        {.comm = 7, .issued_ns = 8, .ended_ns = 9, .seq = 2, .peer = -1, .coll = "barrier"},
+        {.comm = 1, .issued_ns = 8, .ended_ns = 9, .seq = 2, .peer = -1, .coll = "barrier"},
+    };
+    struct crew *crew = make();
+    struct sl_job *job = sl_job_new();
+    unsigned barriers = 0;
+
+    (void)state;
+    crew->pages[0].calls = calls;
+    crew->pages[0].call_count = SL_ARRAY_LEN(calls);
+    assert_int_equal(sl_page_take(job, &crew->pages[0], NULL), 0);
+    assert_int_equal(sl_job_seal(job), 0);
+    for (size_t i = 0; i < job->op_count; i++)
+        barriers += job->ops[i].kind == SL_JOB_BARRIER;
+    assert_int_equal(barriers, 1);
+    sl_job_free(job);
+    free(crew);
+}
+
 static void a_rank_is_one_process(void **state)
 {
     struct crew *crew = make();
@@ -379,10 +517,14 @@ int main(void)
         cmocka_unit_test(a_progress_thread_looks_after_it),
         cmocka_unit_test(who_died_is_named_by_those_that_failed),
         cmocka_unit_test(who_died_is_named_when_nobody_is_left),
+        cmocka_unit_test(who_waits_for_a_stopped_rank_is_not_stuck),
         cmocka_unit_test(other_calls_are_a_mismatch),
         cmocka_unit_test(whose_page_is_missing_is_asked_for),
         cmocka_unit_test(places_become_ranks),
         cmocka_unit_test(of_two_looks_the_difference_counts),
+        cmocka_unit_test(what_came_is_the_peers_edge),
+        cmocka_unit_test(who_comes_late_to_calls_is_slow),
+        cmocka_unit_test(calls_that_cannot_be_are_left_out),
         cmocka_unit_test(a_rank_is_one_process),
         cmocka_unit_test(a_place_is_one_rank),
         cmocka_unit_test(an_agents_answer_is_read),
