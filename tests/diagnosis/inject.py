@@ -3,7 +3,7 @@
 """Injects random faults into real jobs of this machine, and judges what `sluicectl diagnose --live` says of them.
 
 usage: inject.py --ctl PROGRAM --ranks PROGRAM [--gloo PROGRAM] [--mpi PROGRAM] [--shim LIBRARY] [--runs N] [--seed N] [--from N]
-                 [--only sluice|gloo|mpi] [--class NAMES] [--report FILE] [--tap] [--keep FOLDER]
+                 [--only sluice|gloo|mpi] [--class NAMES] [--places NAMES] [--report FILE] [--tap] [--keep FOLDER]
 
 Each run is drawn from the seed and its number, so that a run can be made again: a job of 4 to 16 ranks on Sluice, or on gloo or MPI
 under the preload shim; on this host, over shared memory or TCP, or with a namespace for each rank, whose links have a rate; and one
@@ -35,6 +35,7 @@ MBIT = 100            # of a namespace's link
 NICE = -10            # of ranks: what else this machine does is none of their faults
 HANGS = ("stop", "kill", "sleep", "other")
 LINKS = ("slow_sender", "slow_receiver", "slow_link")
+PLACES = ("shm", "tcp", "hosts", "rdma")     # rdma: rxe0 to rxe3 of tests/vm/network.sh, where it is asked for
 CLASSES = ("none",) + HANGS + ("throttle", "slow_gpu") + LINKS
 
 
@@ -137,8 +138,8 @@ class Fault:
         self.number = number
         self.kind = draw.choice(args.kinds)
         self.name = draw.choice([it for it in args.classes if self.is_possible(it)])
-        self.place = "hosts" if self.name in LINKS else draw.choice(("shm", "tcp") if self.kind == "mpi" else ("shm", "tcp", "hosts"))
-        self.size = 2 * draw.randint(2, 5 if self.place == "hosts" else 8)
+        self.place = "hosts" if self.name in LINKS else draw.choice([it for it in args.places if self.kind != "mpi" or it != "hosts"])
+        self.size = 2 * draw.randint(2, min(args.most, 10 if self.place == "hosts" else 16) // 2)
         self.victim = draw.randrange(self.size)
         self.peer = draw.choice([r for r in range(self.size) if r != self.victim])
         self.pairs = self.name in LINKS and draw.random() < 0.75 or draw.random() < 0.5
@@ -174,7 +175,7 @@ class Job:
         self.net, self.started, self.pids, self.logs = None, [], {}, []
         self.throttle, self.is_over = None, threading.Event()
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("SLUICE_", "OMPI_", "INJECT_"))}
-        self.env |= fault.env | {"SLUICE_JOB": fault.job, "SLUICE_TRANSPORT": "shm" if fault.place == "shm" else "tcp",
+        self.env |= fault.env | {"SLUICE_JOB": fault.job, "SLUICE_TRANSPORT": {"shm": "shm", "rdma": "verbs"}.get(fault.place, "tcp"),
                                  "SLUICE_ROOT": f"127.0.0.1:{fault.port}"}
         if fault.place == "hosts":
             self.net = Net(fault.size)
@@ -184,6 +185,8 @@ class Job:
     def start(self, rank, words, env):
         enter = Net.enter(self.net.hosts[rank]) if self.net is not None else []
         log = os.path.join(self.folder, f"rank{rank}")
+        if self.fault.place == "rdma":
+            env |= {"SLUICE_VERBS_DEVICES": ("rxe0,rxe2", "rxe1,rxe3")[rank % 2]}
         self.logs.append(log)
         with open(log, "w", encoding="utf-8") as out:
             self.started.append(subprocess.Popen(enter + words, env=self.env | env, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -252,8 +255,16 @@ class Job:
             os.kill(pid, signal.SIGCONT)
             time.sleep(self.fault.period * (1 - self.fault.share))
 
-    def close(self):
+    def pages(self):
+        ours = {str(pid) for pid in self.pids.values()}
+        return [os.path.join("/dev/shm", name) for name in os.listdir("/dev/shm")
+                if name.startswith("sluice.") and name.split(".")[2] in ours]
+
+    def close(self, keeps_pages):
         self.is_over.set()
+        if keeps_pages:
+            for page in self.pages():
+                shutil.copy(page, self.folder)
         if self.throttle is not None:
             self.throttle.join()
         for pid in list(self.pids.values()) + [it.pid for it in self.started]:
@@ -265,10 +276,8 @@ class Job:
             it.wait()
         if self.net is not None:
             self.net.close()
-        for pid in self.pids.values():
-            for name in os.listdir("/dev/shm"):
-                if name.startswith("sluice.") and f".{pid}." in name:
-                    os.unlink(os.path.join("/dev/shm", name))
+        for page in self.pages():
+            os.unlink(page)
 
 
 # ---- its diagnosis ----
@@ -403,7 +412,7 @@ def make_run(args, number):
             with open(os.path.join(folder, "said"), "w", encoding="utf-8") as out:
                 json.dump([verdicts for _, verdicts in watch.said], out, indent=1)
         if job is not None:
-            job.close()
+            job.close(args.keep is not None)
         if args.keep is None:
             shutil.rmtree(folder)
     return result
@@ -436,12 +445,15 @@ def take_arguments():
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--only", choices=("sluice", "gloo", "mpi"))
     parser.add_argument("--class", dest="classes", default=",".join(CLASSES))
+    parser.add_argument("--most", type=int, default=16, help="ranks of a job")
+    parser.add_argument("--places", default="shm,tcp,hosts")
     parser.add_argument("--tap", action="store_true")
     args = parser.parse_args()
+    args.places = args.places.split(",")
     args.kinds = [kind for kind in ("sluice", "gloo", "mpi") if args.only in (None, kind) and (kind == "sluice" or getattr(args, kind))]
     args.classes = args.classes.split(",")
-    if not set(args.classes) <= set(CLASSES) or not args.kinds:
-        parser.error(f"classes are {', '.join(CLASSES)}")
+    if not set(args.classes) <= set(CLASSES) or not set(args.places) <= set(PLACES) or not args.kinds:
+        parser.error(f"classes are {', '.join(CLASSES)}; places {', '.join(PLACES)}")
     if not shutil.which("mpirun.openmpi") and "mpi" in args.kinds:
         args.kinds.remove("mpi")
     return args
