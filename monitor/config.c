@@ -220,11 +220,10 @@ const struct sl_mon_config_row sl_mon_config_rows[] = {
            "Nodes that are kept at most."),
     NUMBER("cluster", "bytes", cluster_bytes, "1073741824", "bytes", 1048576, 68719476736,
            "Memory for what nodes said, at most."),
-    TEXT(
-        "cluster", "command", cluster_command, "",
-        "A program, and its first arguments, for each verdict: it gets the verdict's id and class, "
-        "its object, node and job, and \"opened\", \"isolate\" or \"closed\". Of all instances one "
-        "runs it; needs [mqtt] broker."),
+    TEXT("cluster", "command", cluster_command, "",
+         "A program and its first arguments, called for each verdict with its id, class, object, "
+         "node, job, and \"opened\", \"isolate\" or \"closed\". One instance runs it; needs [mqtt] "
+         "broker."),
     NUMBER("cluster", "false_isolations", cluster_false_isolations, "100",
            "of a million healthy nodes, a day", 0, 1000000,
            "So many may be taken out wrongly: how sure a verdict has to be to say that its node is "
