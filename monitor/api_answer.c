@@ -17,21 +17,6 @@
 
 /* ---- pieces of JSON ---- */
 
-static void add_text(struct json_object *out, const char *key, const char *value)
-{
-    json_object_object_add(out, key, json_object_new_string(value));
-}
-
-static void add_number(struct json_object *out, const char *key, uint64_t value)
-{
-    json_object_object_add(out, key, json_object_new_uint64(value));
-}
-
-static void add_bool(struct json_object *out, const char *key, bool value)
-{
-    json_object_object_add(out, key, json_object_new_boolean(value));
-}
-
 /* Seconds, to a thousandth: a double would show what it cannot hold. */
 static void add_seconds(struct json_object *out, const char *key, uint64_t ns)
 {
@@ -52,7 +37,7 @@ static void add_time(struct json_object *out, const char *key, uint64_t wall_ns)
         return;
     }
     sl_mon_time_text(wall_ns, text, sizeof(text));
-    add_text(out, key, text);
+    sl_http_add_text(out, key, text);
 }
 
 /* What the wall clock said then, as it goes now: somebody may have set it in between. */
@@ -68,36 +53,15 @@ static bool is_active(uint8_t state)
     return state == SL_MON_BAD || state == SL_MON_RECOVERING;
 }
 
-static int write_object(struct json_object *object, FILE *out)
-{
-    const char *text = json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN |
-                                                                  JSON_C_TO_STRING_NOSLASHESCAPE);
-    int err = 0;
-
-    if (text == NULL || fprintf(out, "%s\n", text) < 0)
-        err = sl_fail(-ENOMEM, "no memory for an answer");
-    json_object_put(object);
-    return err;
-}
-
-static struct json_object *object_new(void)
-{
-    struct json_object *object = json_object_new_object();
-
-    if (object != NULL)
-        add_number(object, "version", SL_API_VERSION);
-    return object;
-}
-
 /* With the host it is of: answers are kept, and read elsewhere. */
 static struct json_object *object_of_host(struct sl_agent *agent)
 {
-    struct json_object *object = object_new();
+    struct json_object *object = sl_http_object();
     char host[256] = "";
 
     (void)gethostname(host, sizeof(host) - 1);
-    add_text(object, "host", host);
-    add_text(object, "boot_id", sl_mon_boot(sl_agent_mon(agent)));
+    sl_http_add_text(object, "host", host);
+    sl_http_add_text(object, "boot_id", sl_mon_boot(sl_agent_mon(agent)));
     return object;
 }
 
@@ -118,13 +82,13 @@ static struct json_object *probes_of(struct sl_agent *agent)
         struct json_object *one = json_object_new_object();
         const char *state = sl_agent_probe_state(agent, i);
 
-        add_text(one, "name", probes[i].name);
-        add_text(one, "how", probes[i].how);
-        add_text(one, "state", state);
-        add_bool(one, "is_alarm", is_alarm(state));
-        add_text(one, "why", probes[i].why);
+        sl_http_add_text(one, "name", probes[i].name);
+        sl_http_add_text(one, "how", probes[i].how);
+        sl_http_add_text(one, "state", state);
+        sl_http_add_bool(one, "is_alarm", is_alarm(state));
+        sl_http_add_text(one, "why", probes[i].why);
         add_time(one, "sampled", probes[i].sampled_ns);
-        add_number(one, "dropped", probes[i].dropped);
+        sl_http_add_number(one, "dropped", probes[i].dropped);
         json_object_array_add(list, one);
     }
     return list;
@@ -132,7 +96,7 @@ static struct json_object *probes_of(struct sl_agent *agent)
 
 static int answer_health(struct sl_agent *agent, FILE *out, int *status)
 {
-    struct json_object *object = object_new(), *stale = json_object_new_array();
+    struct json_object *object = sl_http_object(), *stale = json_object_new_array();
     char why[1024];
     bool is_fresh = sl_agent_is_fresh(agent, why, sizeof(why));
     unsigned count;
@@ -141,11 +105,11 @@ static int answer_health(struct sl_agent *agent, FILE *out, int *status)
     for (unsigned i = 0; i < count; i++)
         if (is_alarm(sl_agent_probe_state(agent, i)))
             json_object_array_add(stale, json_object_new_string(probes[i].name));
-    add_bool(object, "healthy", is_fresh);
-    add_text(object, "why", why);
+    sl_http_add_bool(object, "healthy", is_fresh);
+    sl_http_add_text(object, "why", why);
     json_object_object_add(object, "stale", stale);
     *status = is_fresh ? 200 : 503;
-    return write_object(object, out);
+    return sl_http_write(object, out);
 }
 
 /* ---- conditions ---- */
@@ -162,21 +126,21 @@ condition_of(struct sl_agent *agent, const struct sl_mon_subject *subject, enum 
 
     (void)sl_mon_checks_of(subject->kind, &first);
     evidence = &subject->evidence[check - first];
-    add_text(one, "kind", sl_mon_kind_name(subject->kind));
-    add_text(one, "subject", subject->name);
-    add_text(one, "label", subject->label);
-    add_text(one, "check", row->name);
-    add_text(one, "class", row->condition);
-    add_text(one, "severity", row->severity == SL_MON_FATAL ? "fatal" : "degraded");
-    add_text(one, "state", sl_mon_state_name((enum sl_mon_state)condition->state));
+    sl_http_add_text(one, "kind", sl_mon_kind_name(subject->kind));
+    sl_http_add_text(one, "subject", subject->name);
+    sl_http_add_text(one, "label", subject->label);
+    sl_http_add_text(one, "check", row->name);
+    sl_http_add_text(one, "class", row->condition);
+    sl_http_add_text(one, "severity", row->severity == SL_MON_FATAL ? "fatal" : "degraded");
+    sl_http_add_text(one, "state", sl_mon_state_name((enum sl_mon_state)condition->state));
     add_time(one, "since", wall_of(now, condition->since_ns));
     add_seconds(one, "for_s",
                 now->mono_ns > condition->since_ns ? now->mono_ns - condition->since_ns : 0);
     add_time(one, "last_bad", condition->bad_ns == 0 ? 0 : wall_of(now, condition->bad_ns));
-    add_number(one, "bad_samples", condition->bads);
-    add_text(one, "source", evidence->source != NULL ? evidence->source : "");
-    add_text(one, "text", evidence->text);
-    add_text(one, "means", row->help);
+    sl_http_add_number(one, "bad_samples", condition->bads);
+    sl_http_add_text(one, "source", evidence->source != NULL ? evidence->source : "");
+    sl_http_add_text(one, "text", evidence->text);
+    sl_http_add_text(one, "means", row->help);
     json_object_object_add(
         one, "history", json_object_new_double(sl_mon_condition_history(condition, now->mono_ns)));
     return one;
@@ -246,12 +210,12 @@ static struct json_object *counts_of(const struct sl_mon *mon, const struct coun
                        *conditions = json_object_new_object();
 
     for (unsigned i = 0; i < SL_MON_KINDS; i++)
-        add_number(subjects, sl_mon_kind_name((enum sl_mon_kind)i), counts->subjects[i]);
+        sl_http_add_number(subjects, sl_mon_kind_name((enum sl_mon_kind)i), counts->subjects[i]);
     for (unsigned i = 0; i < SL_MON_STATES; i++)
-        add_number(conditions, sl_mon_state_name((enum sl_mon_state)i), counts->states[i]);
+        sl_http_add_number(conditions, sl_mon_state_name((enum sl_mon_state)i), counts->states[i]);
     json_object_object_add(out, "subjects", subjects);
     json_object_object_add(out, "conditions", conditions);
-    add_number(out, "left_out", sl_mon_left_out(mon));
+    sl_http_add_number(out, "left_out", sl_mon_left_out(mon));
     return out;
 }
 
@@ -259,18 +223,18 @@ static struct json_object *counts_of(const struct sl_mon *mon, const struct coun
 
 static int answer_index(FILE *out)
 {
-    struct json_object *object = object_new(), *list = json_object_new_object();
+    struct json_object *object = sl_http_object(), *list = json_object_new_object();
     const char *path, *help;
 
     for (unsigned i = 0; (path = sl_api_endpoint(i, &help)) != NULL; i++)
-        add_text(list, path, help);
+        sl_http_add_text(list, path, help);
     json_object_object_add(object, "endpoints", list);
-    return write_object(object, out);
+    return sl_http_write(object, out);
 }
 
 static int answer_status(struct sl_agent *agent, FILE *out)
 {
-    struct json_object *object = object_new();
+    struct json_object *object = sl_http_object();
     struct sl_mon *mon = sl_agent_mon(agent);
     char host[64] = "?", why[1024];
     bool is_fresh = sl_agent_is_fresh(agent, why, sizeof(why));
@@ -279,25 +243,25 @@ static int answer_status(struct sl_agent *agent, FILE *out)
 
     count_all(mon, &counts);
     (void)gethostname(host, sizeof(host) - 1);
-    add_text(object, "host", host);
-    add_text(object, "boot_id", sl_mon_boot(mon));
-    add_text(object, "agent_version", sl_agent_version(agent));
-    add_number(object, "pid", (uint64_t)getpid());
+    sl_http_add_text(object, "host", host);
+    sl_http_add_text(object, "boot_id", sl_mon_boot(mon));
+    sl_http_add_text(object, "agent_version", sl_agent_version(agent));
+    sl_http_add_number(object, "pid", (uint64_t)getpid());
     add_time(object, "time", now->wall_ns);
     add_seconds(object, "host_up_s", now->boot_ns);
     add_seconds(object, "agent_up_s", sl_agent_up_ns(agent));
-    add_bool(object, "records", sl_agent_records(agent));
-    add_text(object, "health", health_of(&counts, is_fresh));
-    add_bool(object, "fresh", is_fresh);
-    add_text(object, "why", why);
-    add_text(object, "note", sl_agent_note(agent));
-    add_bool(object, "config_is_good", sl_agent_config_is_good(agent));
-    add_number(object, "last_event", sl_mon_store_next(sl_agent_store(agent)) - 1);
+    sl_http_add_bool(object, "records", sl_agent_records(agent));
+    sl_http_add_text(object, "health", health_of(&counts, is_fresh));
+    sl_http_add_bool(object, "fresh", is_fresh);
+    sl_http_add_text(object, "why", why);
+    sl_http_add_text(object, "note", sl_agent_note(agent));
+    sl_http_add_bool(object, "config_is_good", sl_agent_config_is_good(agent));
+    sl_http_add_number(object, "last_event", sl_mon_store_next(sl_agent_store(agent)) - 1);
     json_object_object_add(object, "counts", counts_of(mon, &counts));
     json_object_object_add(object, "conditions", conditions_of(agent, NULL));
     json_object_object_add(object, "probes", probes_of(agent));
     (void)sl_agent_json(agent, "steering", object);
-    return write_object(object, out);
+    return sl_http_write(object, out);
 }
 
 static struct json_object *port_of(struct sl_agent *agent, const struct sl_mon_port *port)
@@ -305,22 +269,22 @@ static struct json_object *port_of(struct sl_agent *agent, const struct sl_mon_p
     struct json_object *one = json_object_new_object(), *errors = json_object_new_object();
     const struct sl_mon_subject *subject = port->subject;
 
-    add_text(one, "subject", subject->name);
-    add_text(one, "label", subject->label);
+    sl_http_add_text(one, "subject", subject->name);
+    sl_http_add_text(one, "label", subject->label);
     if (port->last.has_state)
-        add_bool(one, "up", port->last.is_up);
+        sl_http_add_bool(one, "up", port->last.is_up);
     else
         json_object_object_add(one, "up", NULL);
-    add_bool(one, "in_use", sl_mon_in_use(sl_agent_mon(agent), subject));
-    add_number(one, "speed_bits_per_s", port->last.speed);
-    add_number(one, "transmit_bytes", port->sent);
-    add_number(one, "receive_bytes", port->received);
-    add_number(one, "flaps", port->flaps);
+    sl_http_add_bool(one, "in_use", sl_mon_in_use(sl_agent_mon(agent), subject));
+    sl_http_add_number(one, "speed_bits_per_s", port->last.speed);
+    sl_http_add_number(one, "transmit_bytes", port->sent);
+    sl_http_add_number(one, "receive_bytes", port->received);
+    sl_http_add_number(one, "flaps", port->flaps);
     for (unsigned i = 0; i < SL_MON_COUNTER_COUNT; i++)
         if (sl_mon_counters[i].kind[0] != '\0')
-            add_number(errors, sl_mon_counters[i].kind, port->totals[i]);
+            sl_http_add_number(errors, sl_mon_counters[i].kind, port->totals[i]);
     json_object_object_add(one, "errors", errors);
-    add_text(one, "state", sl_mon_state_name(sl_mon_subject_state(subject)));
+    sl_http_add_text(one, "state", sl_mon_state_name(sl_mon_subject_state(subject)));
     json_object_object_add(one, "conditions", conditions_of(agent, subject));
     return one;
 }
@@ -329,35 +293,35 @@ static int answer_ports(struct sl_agent *agent, FILE *out)
 {
     const struct sl_mon_port *ports[PORTS_MAX];
     unsigned count = sl_agent_ports(agent, ports, PORTS_MAX);
-    struct json_object *object = object_new(), *list = json_object_new_array();
+    struct json_object *object = sl_http_object(), *list = json_object_new_array();
     char host[64] = "?";
 
     (void)gethostname(host, sizeof(host) - 1);
-    add_text(object, "host", host);
+    sl_http_add_text(object, "host", host);
     add_time(object, "time", sl_mon_time(sl_agent_mon(agent))->wall_ns);
     for (unsigned i = 0; i < count; i++)
         json_object_array_add(list, port_of(agent, ports[i]));
     json_object_object_add(object, "ports", list);
-    return write_object(object, out);
+    return sl_http_write(object, out);
 }
 
 static int answer_probes(struct sl_agent *agent, FILE *out)
 {
-    struct json_object *object = object_new();
+    struct json_object *object = sl_http_object();
 
     json_object_object_add(object, "probes", probes_of(agent));
-    return write_object(object, out);
+    return sl_http_write(object, out);
 }
 
 /* The processes that are subjects, and what the sources know of them. */
 static int answer_ranks(struct sl_agent *agent, FILE *out)
 {
-    struct json_object *object = object_new(), *list = json_object_new_array();
+    struct json_object *object = sl_http_object(), *list = json_object_new_array();
     struct sl_mon *mon = sl_agent_mon(agent);
     char host[64] = "?";
 
     (void)gethostname(host, sizeof(host) - 1);
-    add_text(object, "host", host);
+    sl_http_add_text(object, "host", host);
     add_time(object, "time", sl_mon_time(mon)->wall_ns);
     /* Whoever reads the answer by its beginning sees what it is. */
     json_object_object_add(object, "processes", list);
@@ -368,35 +332,35 @@ static int answer_ranks(struct sl_agent *agent, FILE *out)
         if (at->kind != SL_MON_PROCESS)
             continue;
         one = json_object_new_object();
-        add_text(one, "subject", at->name);
-        add_text(one, "label", at->label);
-        add_text(one, "state", sl_mon_state_name(sl_mon_subject_state(at)));
+        sl_http_add_text(one, "subject", at->name);
+        sl_http_add_text(one, "label", at->label);
+        sl_http_add_text(one, "state", sl_mon_state_name(sl_mon_subject_state(at)));
         json_object_object_add(one, "conditions", conditions_of(agent, at));
         json_object_array_add(list, one);
     }
     (void)sl_agent_json(agent, "ranks", object);
     (void)sl_agent_json(agent, "sluice", object);
-    return write_object(object, out);
+    return sl_http_write(object, out);
 }
 
 static int answer_source(struct sl_agent *agent, const char *name, FILE *out, int *status)
 {
-    struct json_object *object = object_new();
+    struct json_object *object = sl_http_object();
     char why[96];
 
     if (!sl_agent_json(agent, name, object)) {
         *status = 404;
         snprintf(why, sizeof(why), "no source '%s' is on here that has an answer of its own", name);
-        add_text(object, "error", why);
+        sl_http_add_text(object, "error", why);
     }
-    return write_object(object, out);
+    return sl_http_write(object, out);
 }
 
 static int answer_config(struct sl_agent *agent, FILE *out)
 {
     static const char *const words[] = {
         [SL_MON_OFF] = "off", [SL_MON_AUTO] = "auto", [SL_MON_ON] = "on"};
-    struct json_object *object = object_new(), *sections = json_object_new_object(), *section;
+    struct json_object *object = sl_http_object(), *sections = json_object_new_object(), *section;
     const char *config = (const char *)sl_agent_config(agent);
 
     for (unsigned i = 0; i < sl_mon_config_row_count; i++) {
@@ -414,22 +378,22 @@ static int answer_config(struct sl_agent *agent, FILE *out)
                                    json_object_new_int64(*(const int64_t *)field));
             break;
         case SL_MON_CONFIG_WANTED:
-            add_text(section, row->key, words[*(const enum sl_mon_wanted *)field]);
+            sl_http_add_text(section, row->key, words[*(const enum sl_mon_wanted *)field]);
             break;
         case SL_MON_CONFIG_MODE:
             snprintf(mode, sizeof(mode), "%04o", (unsigned)*(const int64_t *)field & 07777);
-            add_text(section, row->key, mode);
+            sl_http_add_text(section, row->key, mode);
             break;
         case SL_MON_CONFIG_CHOICE:
             sl_mon_config_word(row, sl_agent_config(agent), word);
-            add_text(section, row->key, word);
+            sl_http_add_text(section, row->key, word);
             break;
-        default: add_text(section, row->key, field); break;
+        default: sl_http_add_text(section, row->key, field); break;
         }
     }
-    add_bool(object, "last_reload_is_good", sl_agent_config_is_good(agent));
+    sl_http_add_bool(object, "last_reload_is_good", sl_agent_config_is_good(agent));
     json_object_object_add(object, "config", sections);
-    return write_object(object, out);
+    return sl_http_write(object, out);
 }
 
 /* One that is after all that there is comes from another store, and waits for nothing. */
@@ -479,19 +443,19 @@ static struct json_object *verdict_of(const struct sl_mon_verdict *verdict)
 {
     struct json_object *one = json_object_new_object();
 
-    add_number(one, "id", verdict->id);
-    add_bool(one, "open", verdict->closed_ns == 0);
+    sl_http_add_number(one, "id", verdict->id);
+    sl_http_add_bool(one, "open", verdict->closed_ns == 0);
     add_time(one, "opened", verdict->opened_ns);
     add_time(one, "closed", verdict->closed_ns);
     add_time(one, "acked", verdict->acked_ns);
-    add_text(one, "acked_by", verdict->acked_by);
-    add_text(one, "kind", verdict->kind);
-    add_text(one, "subject", verdict->subject);
-    add_text(one, "check", verdict->check);
-    add_text(one, "class", verdict->condition);
-    add_text(one, "severity", verdict->is_fatal ? "fatal" : "degraded");
-    add_text(one, "text", verdict->text);
-    add_text(one, "boot_id", verdict->boot_id);
+    sl_http_add_text(one, "acked_by", verdict->acked_by);
+    sl_http_add_text(one, "kind", verdict->kind);
+    sl_http_add_text(one, "subject", verdict->subject);
+    sl_http_add_text(one, "check", verdict->check);
+    sl_http_add_text(one, "class", verdict->condition);
+    sl_http_add_text(one, "severity", verdict->is_fatal ? "fatal" : "degraded");
+    sl_http_add_text(one, "text", verdict->text);
+    sl_http_add_text(one, "boot_id", verdict->boot_id);
     return one;
 }
 
@@ -518,13 +482,13 @@ static int answer_verdicts(struct sl_agent *agent, const struct sl_api_request *
     }
     free(verdicts);
     json_object_object_add(object, "verdicts", list);
-    add_number(object, "next", at);
-    add_bool(object, "more", left == 0);
+    sl_http_add_number(object, "next", at);
+    sl_http_add_bool(object, "more", left == 0);
     if (count < 0) {
         json_object_put(object);
         return count;
     }
-    return write_object(object, out);
+    return sl_http_write(object, out);
 }
 
 static int answer_ack(struct sl_agent *agent, const struct sl_api_request *request,
@@ -543,20 +507,20 @@ static int answer_ack(struct sl_agent *agent, const struct sl_api_request *reque
                                    sl_mon_time(sl_agent_mon(agent))->wall_ns, by);
     if (err != 0 && err != -ENOENT)
         return err;
-    object = object_new();
+    object = sl_http_object();
     if (err == 0) {
-        add_number(object, "acked", request->id);
+        sl_http_add_number(object, "acked", request->id);
     } else {
         *status = 404;
-        add_text(object, "error", sluice_last_error());
+        sl_http_add_text(object, "error", sluice_last_error());
     }
-    return write_object(object, out);
+    return sl_http_write(object, out);
 }
 
 static int answer_clear(struct sl_agent *agent, const struct sl_api_request *request, FILE *out,
                         int *status)
 {
-    struct json_object *object = object_new();
+    struct json_object *object = sl_http_object();
     struct sl_mon_subject *subject;
     char why[160];
 
@@ -566,28 +530,28 @@ static int answer_clear(struct sl_agent *agent, const struct sl_api_request *req
         *status = 404;
         snprintf(why, sizeof(why), "no %s is named %s", sl_mon_kind_name(request->kind),
                  request->subject);
-        add_text(object, "error", why);
+        sl_http_add_text(object, "error", why);
     } else {
-        add_bool(object, "cleared", sl_mon_clear(sl_agent_mon(agent), subject));
+        sl_http_add_bool(object, "cleared", sl_mon_clear(sl_agent_mon(agent), subject));
         sl_agent_turn(agent); /* it is told */
     }
-    return write_object(object, out);
+    return sl_http_write(object, out);
 }
 
 static int answer_probe(struct sl_agent *agent, const struct sl_api_request *request, FILE *out,
                         int *status)
 {
-    struct json_object *object = object_new();
+    struct json_object *object = sl_http_object();
     uint64_t id = 0;
     int err = sl_agent_probe(agent, &request->probe, &id);
 
     if (err == 0) {
-        add_number(object, "probe", id);
+        sl_http_add_number(object, "probe", id);
     } else {
         *status = err == -EAGAIN ? 503 : 400;
-        add_text(object, "error", sluice_last_error());
+        sl_http_add_text(object, "error", sluice_last_error());
     }
-    return write_object(object, out);
+    return sl_http_write(object, out);
 }
 
 /* ---- one request ---- */
@@ -601,15 +565,13 @@ static bool may(struct sl_agent *agent, const struct sl_api_request *request,
 }
 
 static int answer(struct sl_agent *agent, const struct sl_api_request *request,
-                  const struct sl_api_asker *asker, struct sl_api_answer *answer, FILE *out)
+                  const struct sl_api_asker *asker, struct sl_http_answer *answer, FILE *out)
 {
     switch (request->what) {
     case SL_API_INDEX: return answer_index(out);
     case SL_API_HEALTH: return answer_health(agent, out, &answer->status);
     case SL_API_METRICS:
-        answer->type = asker->openmetrics
-                           ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
-                           : "text/plain; version=0.0.4; charset=utf-8";
+        answer->type = sl_http_metrics_type(asker->openmetrics);
         return sl_agent_metrics(agent, asker->openmetrics ? SL_MON_OPENMETRICS : SL_MON_TEXT_FORMAT,
                                 out)
                    ? 0
@@ -630,34 +592,17 @@ static int answer(struct sl_agent *agent, const struct sl_api_request *request,
     }
 }
 
-int sl_api_answer_error(int status, const char *why, struct sl_api_answer *out)
-{
-    struct json_object *object = object_new();
-    FILE *file;
-    int err;
-
-    *out = (struct sl_api_answer){.status = status, .type = "application/json"};
-    file = open_memstream(&out->body, &out->len);
-    if (file == NULL) {
-        json_object_put(object);
-        return sl_fail(-ENOMEM, "no memory for an answer");
-    }
-    add_text(object, "error", why);
-    err = write_object(object, file);
-    return fclose(file) != 0 ? sl_fail(-ENOMEM, "no memory for an answer") : err;
-}
-
 int sl_api_answer(struct sl_agent *agent, const struct sl_api_request *request,
-                  const struct sl_api_asker *asker, struct sl_api_answer *out)
+                  const struct sl_api_asker *asker, struct sl_http_answer *out)
 {
     FILE *file;
     int err;
 
     if (request->status != 200)
-        return sl_api_answer_error(request->status, request->why, out);
+        return sl_http_answer_error(request->status, request->why, out);
     if (!may(agent, request, asker))
-        return sl_api_answer_error(403, asker->refusal, out);
-    *out = (struct sl_api_answer){.status = 200, .type = "application/json"};
+        return sl_http_answer_error(403, asker->refusal, out);
+    *out = (struct sl_http_answer){.status = 200, .type = "application/json"};
     file = open_memstream(&out->body, &out->len);
     if (file == NULL)
         return sl_fail(-ENOMEM, "no memory for an answer");
@@ -667,5 +612,5 @@ int sl_api_answer(struct sl_agent *agent, const struct sl_api_request *request,
     if (err == 0)
         return 0;
     free(out->body);
-    return sl_api_answer_error(500, sluice_last_error(), out);
+    return sl_http_answer_error(500, sluice_last_error(), out);
 }

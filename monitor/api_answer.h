@@ -8,13 +8,7 @@
 
 #include "monitor/agent.h"
 #include "monitor/api_request.h"
-
-struct sl_api_answer {
-    int status; /* of HTTP */
-    const char *type;
-    char *body; /* owned by whoever asked: free() */
-    size_t len;
-};
+#include "monitor/http_answer.h"
 
 struct sl_api_asker {
     bool may_write;      /* acknowledge and clear */
@@ -25,10 +19,7 @@ struct sl_api_asker {
 
 /* -ENOMEM. What cannot be answered is an answer too, with its status. */
 int sl_api_answer(struct sl_agent *agent, const struct sl_api_request *request,
-                  const struct sl_api_asker *asker, struct sl_api_answer *out);
-/* {"version":1,"error":"..."} */
-int sl_api_answer_error(int status, const char *why, struct sl_api_answer *out);
-
+                  const struct sl_api_asker *asker, struct sl_http_answer *out);
 /* "ok", "degraded", "bad", as in /v1/status. */
 const char *sl_api_health(struct sl_agent *agent);
 

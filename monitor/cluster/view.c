@@ -9,34 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void add_text(struct json_object *out, const char *key, const char *value)
-{
-    json_object_object_add(out, key, json_object_new_string(value));
-}
-
-static void add_number(struct json_object *out, const char *key, uint64_t value)
-{
-    json_object_object_add(out, key, json_object_new_uint64(value));
-}
-
-static void add_bool(struct json_object *out, const char *key, bool value)
-{
-    json_object_object_add(out, key, json_object_new_boolean(value));
-}
-
 /* null: never. */
 static void add_time(struct json_object *out, const char *key, int64_t ms)
 {
     json_object_object_add(out, key, ms == 0 ? NULL : json_object_new_int64(ms));
-}
-
-static struct json_object *object_new(void)
-{
-    struct json_object *object = json_object_new_object();
-
-    if (object != NULL)
-        add_number(object, "version", 1);
-    return object;
 }
 
 /* ---- the whole ---- */
@@ -83,13 +59,13 @@ static struct json_object *link_json(const struct sl_cluster_link *link)
 {
     struct json_object *out = json_object_new_object();
 
-    add_bool(out, "asked_for", link->is_asked_for);
-    add_bool(out, "up", link->is_up);
-    add_text(out, "broker", link->where);
-    add_text(out, "why", link->why);
-    add_number(out, "messages", link->messages);
-    add_number(out, "published", link->published);
-    add_number(out, "actions", link->actions);
+    sl_http_add_bool(out, "asked_for", link->is_asked_for);
+    sl_http_add_bool(out, "up", link->is_up);
+    sl_http_add_text(out, "broker", link->where);
+    sl_http_add_text(out, "why", link->why);
+    sl_http_add_number(out, "messages", link->messages);
+    sl_http_add_number(out, "published", link->published);
+    sl_http_add_number(out, "actions", link->actions);
     return out;
 }
 
@@ -97,17 +73,17 @@ static struct json_object *nodes_json(const struct sl_cluster_totals *totals)
 {
     struct json_object *out = json_object_new_object();
 
-    add_number(out, "all", totals->nodes);
-    add_number(out, "ok", totals->ok);
-    add_number(out, "degraded", totals->degraded);
-    add_number(out, "bad", totals->bad);
-    add_number(out, "silent", totals->silent);
+    sl_http_add_number(out, "all", totals->nodes);
+    sl_http_add_number(out, "ok", totals->ok);
+    sl_http_add_number(out, "degraded", totals->degraded);
+    sl_http_add_number(out, "bad", totals->bad);
+    sl_http_add_number(out, "silent", totals->silent);
     return out;
 }
 
 struct json_object *sl_cluster_state_json(const struct sl_cluster_view *view)
 {
-    struct json_object *out = object_new(), *http = json_object_new_object();
+    struct json_object *out = sl_http_object(), *http = json_object_new_object();
     const struct sl_cluster_counts *counts = sl_cluster_counts(view->model);
     struct sl_cluster_totals totals;
 
@@ -116,30 +92,30 @@ struct json_object *sl_cluster_state_json(const struct sl_cluster_view *view)
         json_object_put(http);
         return NULL;
     }
-    add_text(out, "instance", view->instance);
-    add_text(out, "agent_version", view->version);
-    add_number(out, "time_ms", (uint64_t)view->now_ms);
-    add_number(out, "up_s", (view->now_ns - view->begun_ns) / 1000000000);
+    sl_http_add_text(out, "instance", view->instance);
+    sl_http_add_text(out, "agent_version", view->version);
+    sl_http_add_number(out, "time_ms", (uint64_t)view->now_ms);
+    sl_http_add_number(out, "up_s", (view->now_ns - view->begun_ns) / 1000000000);
     json_object_object_add(out, "nodes", nodes_json(&totals));
-    add_number(out, "jobs", totals.jobs);
-    add_number(out, "ranks", totals.ranks);
-    add_number(out, "ranks_waiting", totals.waiting);
-    add_number(out, "verdicts_open", totals.open);
-    add_number(out, "verdicts_fatal", totals.fatal);
-    add_number(out, "changes", view->book->changes);
-    add_number(out, "observations", counts->taken);
-    add_number(out, "observations_old", counts->old);
-    add_number(out, "observations_refused", counts->refused);
-    add_number(out, "observations_left_out", counts->left_out);
-    add_number(out, "bytes", counts->bytes);
-    add_number(out, "judged_us", view->judged_ns / 1000);
-    add_number(http, "agents", view->collect.agents);
-    add_number(http, "failing", view->collect.failing);
-    add_number(http, "answers", view->collect.answers);
-    add_number(http, "failures", view->collect.failures);
+    sl_http_add_number(out, "jobs", totals.jobs);
+    sl_http_add_number(out, "ranks", totals.ranks);
+    sl_http_add_number(out, "ranks_waiting", totals.waiting);
+    sl_http_add_number(out, "verdicts_open", totals.open);
+    sl_http_add_number(out, "verdicts_fatal", totals.fatal);
+    sl_http_add_number(out, "changes", view->book->changes);
+    sl_http_add_number(out, "observations", counts->taken);
+    sl_http_add_number(out, "observations_old", counts->old);
+    sl_http_add_number(out, "observations_refused", counts->refused);
+    sl_http_add_number(out, "observations_left_out", counts->left_out);
+    sl_http_add_number(out, "bytes", counts->bytes);
+    sl_http_add_number(out, "judged_us", view->judged_ns / 1000);
+    sl_http_add_number(http, "agents", view->collect.agents);
+    sl_http_add_number(http, "failing", view->collect.failing);
+    sl_http_add_number(http, "answers", view->collect.answers);
+    sl_http_add_number(http, "failures", view->collect.failures);
     json_object_object_add(out, "http", http);
     json_object_object_add(out, "mqtt", link_json(&view->link));
-    add_text(out, "members_why", view->members_why);
+    sl_http_add_text(out, "members_why", view->members_why);
     return out;
 }
 
@@ -151,18 +127,18 @@ static struct json_object *node_json(const struct sl_cluster_view *view,
     struct json_object *out = json_object_new_object();
     uint64_t ago = view->now_ns > node->heard_ns ? (view->now_ns - node->heard_ns) / 1000000000 : 0;
 
-    add_text(out, "name", node->name);
-    add_text(out, "state", sl_cluster_state_of(node, view->silent_before_ns));
-    add_text(out, "agent_version", node->facts.version);
-    add_text(out, "boot_id", node->boot_id);
-    add_text(out, "asked_at", node->where);
-    add_text(out, "why", node->why[0] != '\0' ? node->why : node->facts.why);
-    add_number(out, "heard_s", ago);
+    sl_http_add_text(out, "name", node->name);
+    sl_http_add_text(out, "state", sl_cluster_state_of(node, view->silent_before_ns));
+    sl_http_add_text(out, "agent_version", node->facts.version);
+    sl_http_add_text(out, "boot_id", node->boot_id);
+    sl_http_add_text(out, "asked_at", node->where);
+    sl_http_add_text(out, "why", node->why[0] != '\0' ? node->why : node->facts.why);
+    sl_http_add_number(out, "heard_s", ago);
     add_time(out, "observed_ms", node->obs[SL_OBSERVE_STATUS].time_ms);
-    add_bool(out, "dead", node->is_dead);
-    add_number(out, "verdicts", node->facts.verdict_count);
-    add_number(out, "ranks", node->facts.rank_count);
-    add_number(out, "ports", node->facts.port_count);
+    sl_http_add_bool(out, "dead", node->is_dead);
+    sl_http_add_number(out, "verdicts", node->facts.verdict_count);
+    sl_http_add_number(out, "ranks", node->facts.rank_count);
+    sl_http_add_number(out, "ports", node->facts.port_count);
     return out;
 }
 
@@ -171,7 +147,7 @@ static struct json_object *answer_nodes(const struct sl_cluster_view *view,
 {
     unsigned count, left = request->limit;
     struct sl_cluster_node *const *nodes = sl_cluster_nodes(view->model, &count);
-    struct json_object *out = object_new(), *list = json_object_new_array();
+    struct json_object *out = sl_http_object(), *list = json_object_new_array();
     bool is_more = false;
 
     for (unsigned i = 0; i < count; i++) {
@@ -187,7 +163,7 @@ static struct json_object *answer_nodes(const struct sl_cluster_view *view,
         left--;
     }
     json_object_object_add(out, "nodes", list);
-    add_bool(out, "more", is_more);
+    sl_http_add_bool(out, "more", is_more);
     return out;
 }
 
@@ -195,7 +171,7 @@ static struct json_object *answer_map(const struct sl_cluster_view *view)
 {
     unsigned count;
     struct sl_cluster_node *const *nodes = sl_cluster_nodes(view->model, &count);
-    struct json_object *out = object_new(), *list = json_object_new_array();
+    struct json_object *out = sl_http_object(), *list = json_object_new_array();
     char *states = calloc(count + 1, 1);
 
     for (unsigned i = 0; states != NULL && i < count; i++) {
@@ -203,7 +179,7 @@ static struct json_object *answer_map(const struct sl_cluster_view *view)
         states[i] = sl_cluster_state_of(nodes[i], view->silent_before_ns)[0];
     }
     json_object_object_add(out, "names", list);
-    add_text(out, "states", states != NULL ? states : "");
+    sl_http_add_text(out, "states", states != NULL ? states : "");
     free(states);
     return out;
 }
@@ -216,7 +192,7 @@ static struct json_object *answer_node(const struct sl_cluster_view *view, const
 
     if (node == NULL)
         return NULL;
-    out = object_new();
+    out = sl_http_object();
     sources = json_object_new_object();
     json_object_object_add(out, "node", node_json(view, node));
     for (unsigned i = 0; i < SL_OBSERVE_SOURCES; i++)
@@ -234,8 +210,8 @@ static struct json_object *answer_ports(const struct sl_cluster_view *view, cons
 
     if (node == NULL)
         return NULL;
-    out = object_new();
-    add_text(out, "node", node->name);
+    out = sl_http_object();
+    sl_http_add_text(out, "node", node->name);
     json_object_object_add(out, "ports", sl_history_json(view->history, node));
     return out;
 }
@@ -267,8 +243,8 @@ static void add_fused(struct json_object *out, const struct sl_cluster_verdict *
     for (unsigned i = 0; i < verdict->cause_count; i++) {
         struct json_object *one = json_object_new_object();
 
-        add_text(one, "fault", sl_fault_name((enum sl_fault)verdict->causes[i].fault));
-        add_text(one, "object", verdict->causes[i].object);
+        sl_http_add_text(one, "fault", sl_fault_name((enum sl_fault)verdict->causes[i].fault));
+        sl_http_add_text(one, "object", verdict->causes[i].object);
         add_share(one, "probability", verdict->causes[i].probability);
         json_object_array_add(causes, one);
     }
@@ -283,23 +259,23 @@ struct json_object *sl_cluster_verdict_json(const struct sl_book_entry *entry)
     const struct sl_cluster_verdict *verdict = &entry->verdict;
     struct json_object *out = json_object_new_object();
 
-    add_text(out, "id", verdict->id);
-    add_bool(out, "open", sl_book_is_open(entry));
-    add_text(out, "class", verdict->cls);
-    add_text(out, "object", verdict->object);
-    add_text(out, "node", verdict->node);
-    add_text(out, "job", verdict->job);
-    add_text(out, "severity", verdict->is_fatal ? "fatal" : "degraded");
+    sl_http_add_text(out, "id", verdict->id);
+    sl_http_add_bool(out, "open", sl_book_is_open(entry));
+    sl_http_add_text(out, "class", verdict->cls);
+    sl_http_add_text(out, "object", verdict->object);
+    sl_http_add_text(out, "node", verdict->node);
+    sl_http_add_text(out, "job", verdict->job);
+    sl_http_add_text(out, "severity", verdict->is_fatal ? "fatal" : "degraded");
     add_share(out, "probability", verdict->probability);
     add_time(out, "since_ms", verdict->since_ms);
     add_time(out, "opened_ms", entry->opened_ms);
     add_time(out, "closed_ms", entry->closed_ms);
-    add_number(out, "change", entry->change);
+    sl_http_add_number(out, "change", entry->change);
     json_object_object_add(out, "evidence", texts(verdict->evidence, verdict->evidence_count));
     json_object_object_add(out, "others", texts(verdict->others, verdict->other_count));
     add_fused(out, verdict);
-    add_bool(out, "isolate", entry->has_acted);
-    add_bool(out, "bundle", entry->has_case);
+    sl_http_add_bool(out, "isolate", entry->has_acted);
+    sl_http_add_bool(out, "bundle", entry->has_case);
     return out;
 }
 
@@ -320,7 +296,7 @@ static int by_change(const void *a, const void *b)
 static struct json_object *answer_verdicts(const struct sl_cluster_view *view, bool is_open_only)
 {
     const struct sl_book_entry **list = calloc(view->book->count + 1, sizeof(*list));
-    struct json_object *out = object_new(), *array = json_object_new_array();
+    struct json_object *out = sl_http_object(), *array = json_object_new_array();
     unsigned count = 0, shown = 0;
 
     for (unsigned i = 0; list != NULL && i < view->book->count; i++)
@@ -333,7 +309,7 @@ static struct json_object *answer_verdicts(const struct sl_cluster_view *view, b
         json_object_array_add(array, sl_cluster_verdict_json(list[shown]));
     free(list);
     json_object_object_add(out, "verdicts", array);
-    add_number(out, "left_out", count - shown);
+    sl_http_add_number(out, "left_out", count - shown);
     return out;
 }
 
@@ -342,7 +318,7 @@ static struct json_object *answer_verdicts(const struct sl_cluster_view *view, b
 /* Nothing comes in, though something is asked for. */
 static struct json_object *answer_health(const struct sl_cluster_view *view, int *status)
 {
-    struct json_object *out = object_new();
+    struct json_object *out = sl_http_object();
     bool is_deaf = view->collect.agents > 0 && view->collect.failing == view->collect.agents;
     const char *why = view->link.is_asked_for && !view->link.is_up ? view->link.why
                       : is_deaf                                    ? "no agent answers"
@@ -351,18 +327,18 @@ static struct json_object *answer_health(const struct sl_cluster_view *view, int
                           : "";
 
     *status = why[0] == '\0' ? 200 : 503;
-    add_bool(out, "healthy", why[0] == '\0');
-    add_text(out, "why", why);
+    sl_http_add_bool(out, "healthy", why[0] == '\0');
+    sl_http_add_text(out, "why", why);
     return out;
 }
 
 static struct json_object *answer_index(void)
 {
-    struct json_object *out = object_new(), *list = json_object_new_object();
+    struct json_object *out = sl_http_object(), *list = json_object_new_object();
     const char *path, *help;
 
     for (unsigned i = 0; (path = sl_cluster_endpoint(i, &help)) != NULL; i++)
-        add_text(list, path, help);
+        sl_http_add_text(list, path, help);
     json_object_object_add(out, "endpoints", list);
     return out;
 }
@@ -386,38 +362,15 @@ static struct json_object *object_of(const struct sl_cluster_view *view,
     }
 }
 
-static int write_object(struct json_object *object, struct sl_cluster_answer *out)
-{
-    const char *text = json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN |
-                                                                  JSON_C_TO_STRING_NOSLASHESCAPE);
-    int len = text != NULL ? asprintf(&out->body, "%s\n", text) : -1;
-
-    json_object_put(object);
-    if (len < 0)
-        return sl_fail(-ENOMEM, "no memory for an answer");
-    out->len = (size_t)len;
-    return 0;
-}
-
-int sl_cluster_answer_error(int status, const char *why, struct sl_cluster_answer *out)
-{
-    struct json_object *object = object_new();
-
-    *out = (struct sl_cluster_answer){.status = status, .type = "application/json"};
-    add_text(object, "error", why);
-    return write_object(object, out);
-}
-
 static int answer_metrics(const struct sl_cluster_view *view, bool openmetrics,
-                          struct sl_cluster_answer *out)
+                          struct sl_http_answer *out)
 {
     FILE *file = open_memstream(&out->body, &out->len);
     int err;
 
     if (file == NULL)
         return sl_fail(-ENOMEM, "no memory for metrics");
-    out->type = openmetrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
-                            : "text/plain; version=0.0.4; charset=utf-8";
+    out->type = sl_http_metrics_type(openmetrics);
     err = sl_cluster_metrics(view, openmetrics, file);
     if (fclose(file) != 0 && err == 0)
         err = sl_fail(-ENOMEM, "no memory for metrics");
@@ -427,17 +380,17 @@ static int answer_metrics(const struct sl_cluster_view *view, bool openmetrics,
 }
 
 int sl_cluster_answer(const struct sl_cluster_view *view, const struct sl_cluster_request *request,
-                      bool openmetrics, struct sl_cluster_answer *out)
+                      bool openmetrics, struct sl_http_answer *out)
 {
     struct json_object *object;
 
     if (request->status != 200)
-        return sl_cluster_answer_error(request->status, request->why, out);
-    *out = (struct sl_cluster_answer){.status = 200, .type = "application/json"};
+        return sl_http_answer_error(request->status, request->why, out);
+    *out = (struct sl_http_answer){.status = 200, .type = "application/json"};
     if (request->what == SL_CLUSTER_METRICS)
         return answer_metrics(view, openmetrics, out);
     object = object_of(view, request, &out->status);
     if (object == NULL)
-        return sl_cluster_answer_error(404, "there is no node or job of that name", out);
-    return write_object(object, out);
+        return sl_http_answer_error(404, "there is no node or job of that name", out);
+    return sl_http_answer_object(object, out);
 }

@@ -11,6 +11,7 @@
 #include "monitor/cluster/history.h"
 #include "monitor/cluster/jobs.h"
 #include "monitor/cluster/request.h"
+#include "monitor/http_answer.h"
 
 #include <stdio.h>
 
@@ -38,18 +39,10 @@ struct sl_cluster_view {
     uint64_t judged_ns; /* how long the rules took last */
 };
 
-struct sl_cluster_answer {
-    int status; /* of HTTP */
-    const char *type;
-    char *body; /* free() */
-    size_t len;
-};
-
 /* -ENOMEM. What cannot be answered is an answer too, with its status. Not of PAGE, LIVE and BUNDLE.
  */
 int sl_cluster_answer(const struct sl_cluster_view *view, const struct sl_cluster_request *request,
-                      bool openmetrics, struct sl_cluster_answer *out);
-int sl_cluster_answer_error(int status, const char *why, struct sl_cluster_answer *out);
+                      bool openmetrics, struct sl_http_answer *out);
 /* "ok", "degraded", "bad", "silent". */
 const char *sl_cluster_state_of(const struct sl_cluster_node *node, uint64_t silent_before_ns);
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-static struct sl_api_answer answer;
+static struct sl_http_answer answer;
 static struct json_object *json; /* of the answer; NULL: it is no JSON */
 static bool may_write = true, openmetrics;
 
