@@ -585,6 +585,9 @@ static void json_paths(const struct sl_mon_page *page, struct json_object *out)
         sl_mon_json_number(at, "sent_messages", (int64_t)record.sent_messages);
         sl_mon_json_number(at, "message_ns",
                            (int64_t)sl_histogram_percentile(record.histogram, 50));
+        sl_mon_json_number(at, "arriving_messages", (int64_t)record.arriving_messages);
+        sl_mon_json_number(at, "arriving_bytes", (int64_t)record.arriving_bytes);
+        sl_mon_json_number(at, "arriving_ns", (int64_t)record.arriving_ns);
         sl_mon_json_number(at, "failures", (int64_t)record.failures);
         sl_mon_json_number(at, "resent", (int64_t)record.resent);
         sl_mon_json_text(at, "why", record.why);

@@ -5,6 +5,7 @@
 
 #include "core/err.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdlib.h>
@@ -82,24 +83,48 @@ static int by_cell(const void *a, const void *b)
 static void add_cell(struct json_object *list, const struct sl_job_edge *edges, size_t count)
 {
     struct json_object *cell = json_object_new_array();
-    uint64_t messages = 0, bytes = 0, lost = 0;
+    uint64_t messages = 0, timed = 0, bytes = 0, lost = 0;
     double seconds = 0;
 
     for (size_t i = 0; i < count; i++) {
+        timed += edges[i].wait_s[SL_JOB_WAIT_WIRE] > 0 ? edges[i].messages : 0;
+        if (edges[i].bytes == 0 && edges[i].wait_s[SL_JOB_WAIT_WIRE] > 0)
+            continue; /* what the receiver timed, the sender has counted */
         messages += edges[i].messages;
         bytes += edges[i].bytes;
         lost += edges[i].lost;
-        seconds += edges[i].wait_s[SL_JOB_WAIT_WIRE];
     }
+    for (size_t i = 0; i < count; i++)
+        seconds += edges[i].wait_s[SL_JOB_WAIT_WIRE];
     json_object_array_add(cell, json_object_new_int64(edges->src));
     json_object_array_add(cell, json_object_new_int64(edges->dst));
     json_object_array_add(
-        cell,
-        json_object_new_int64(messages > 0 ? (int64_t)(seconds * 1e9 / (double)messages) : 0));
+        cell, json_object_new_int64(timed > 0 ? (int64_t)(seconds * 1e9 / (double)timed) : 0));
     json_object_array_add(cell, json_object_new_uint64(messages));
     json_object_array_add(cell, json_object_new_uint64(bytes));
     json_object_array_add(cell, json_object_new_uint64(lost));
     json_object_array_add(list, cell);
+}
+
+/* Over TCP a send is over when the kernel has it: what a message takes, its receiver knows. */
+static int add_arriving(const struct sl_facts_job *from, struct sl_job *job)
+{
+    int err = 0;
+
+    for (unsigned i = 0; i < from->rank_count; i++)
+        for (unsigned k = 0; k < from->ranks[i].fact->path_count && err == 0; k++) {
+            const struct sl_fact_path *path = &from->ranks[i].fact->paths[k];
+            struct sl_job_edge edge = {.src = sl_facts_rank_of(job, path->comm, path->peer),
+                                       .dst = from->ranks[i].fact->rank,
+                                       .messages = path->arriving_messages};
+
+            if (edge.src == SL_JOB_NONE || edge.dst >= job->rank_count || edge.messages == 0)
+                continue;
+            edge.wait_s[SL_JOB_WAIT_WIRE] = (double)path->arriving_ns / 1e9;
+            err = sl_job_add_edge(job, &edge);
+            err = err == -EBADMSG ? 0 : err;
+        }
+    return err;
 }
 
 static void add_cells(struct json_object *out, struct sl_job *job)
@@ -133,6 +158,7 @@ struct json_object *sl_cluster_matrix_json(const struct sl_cluster_view *view, c
         return NULL;
     from = sl_facts_job_named(&jobs, name);
     if (from != NULL && sl_facts_job_build(from, &job) == 0) {
+        (void)add_arriving(from, job);
         out = json_object_new_object();
         hosts = json_object_new_array();
         add_number(out, "version", 1);

@@ -211,6 +211,8 @@ static int take_paths(struct sl_fact_rank *rank, struct json_object *list)
         out->resent = get_u64(one, "resent", UINT64_MAX);
         out->failures = get_u64(one, "failures", UINT64_MAX);
         out->message_ns = get_u64(one, "message_ns", UINT64_MAX);
+        out->arriving_messages = get_u64(one, "arriving_messages", UINT64_MAX);
+        out->arriving_ns = get_u64(one, "arriving_ns", UINT64_MAX);
         get_text(one, "name", out->name, sizeof(out->name));
         get_text(one, "state", out->state, sizeof(out->state));
     }

@@ -55,6 +55,7 @@ struct sl_fact_path {
     uint64_t comm; /* 0: not known */
     int32_t peer;  /* a rank of comm */
     uint64_t sent, messages, resent, failures, message_ns;
+    uint64_t arriving_messages, arriving_ns; /* of which it waited for a rest; over TCP */
     char name[64], state[16];
 };
 

@@ -219,8 +219,7 @@ static int add_comms(struct sl_job *job, const struct sl_facts_job *from)
     return err;
 }
 
-/* A rank of a communicator among those of the job. */
-static uint32_t global_of(struct sl_job *job, uint64_t id, int32_t peer)
+uint32_t sl_facts_rank_of(struct sl_job *job, uint64_t id, int32_t peer)
 {
     uint32_t comm;
 
@@ -291,7 +290,7 @@ static int add_edges(struct sl_job *job, const struct sl_facts_rank *rank)
     for (unsigned i = 0; i < rank->fact->path_count && err == 0; i++) {
         const struct sl_fact_path *path = &rank->fact->paths[i];
         struct sl_job_edge edge = {.src = rank->fact->rank,
-                                   .dst = global_of(job, path->comm, path->peer),
+                                   .dst = sl_facts_rank_of(job, path->comm, path->peer),
                                    .messages = path->messages,
                                    .bytes = path->sent,
                                    .lost = path->resent};

@@ -51,6 +51,9 @@ int sl_facts_job_add(const struct sl_facts_job *from, struct sl_job *job);
 /* A node, what its agent found wrong with its host, and that it was heard, which speaks for the
  * host. sl_facts_job_add() does the last two for nodes that have ranks. -ENOMEM. */
 int sl_facts_add_node(const struct sl_facts_seen *node, struct sl_job *job);
+/* A rank of the communicator with that id, among those of the job that was made of them;
+ * SL_JOB_NONE: it is not known. */
+uint32_t sl_facts_rank_of(struct sl_job *job, uint64_t id, int32_t peer);
 /* Sealed; the caller's: sl_job_free(). -ENOMEM. */
 int sl_facts_job_build(const struct sl_facts_job *from, struct sl_job **out);
 

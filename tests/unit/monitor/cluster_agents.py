@@ -169,6 +169,10 @@ def their_job_is_seen():
     assert not verdicts("rank"), verdicts("rank")
 
 
+def the_map_has_what_messages_took_over_tcp():
+    until(LONG, lambda: [one for one in get("/v1/matrix?job=train")["cells"] if one[2] > 0 and one[3] > 0])
+
+
 def a_stopped_rank_is_named_within_5_s_of_the_stall():
     os.kill(rank_process(2), signal.SIGSTOP)
     found, took = until(LONG, lambda: verdicts("rank 2 "))
@@ -238,7 +242,7 @@ def what_is_asked_wrongly_is_refused():
 
 
 nodes = []
-CASES = [all_nodes_are_seen, what_is_asked_wrongly_is_refused] if quick else [all_nodes_are_seen, their_job_is_seen, a_stopped_rank_is_named_within_5_s_of_the_stall, the_graph_shows_who_waits,
+CASES = [all_nodes_are_seen, what_is_asked_wrongly_is_refused] if quick else [all_nodes_are_seen, their_job_is_seen, the_map_has_what_messages_took_over_tcp, a_stopped_rank_is_named_within_5_s_of_the_stall, the_graph_shows_who_waits,
          two_instances_give_the_same_ids, what_led_to_it_is_kept_and_judged_again, the_page_shows_the_verdict, a_verdict_closes_when_the_rank_goes_on,
          a_node_whose_agent_is_gone_is_silent, what_is_asked_wrongly_is_refused]
 failed = 0
