@@ -4,7 +4,7 @@
 of an incident: nothing is lost, nothing is done twice. Each agent is a connection of its own, with a last will, in one
 process; their messages are those of monitor/publish.c.
 
-usage: cluster_load.py SLUICED [AGENTS]
+usage: cluster_load.py SLUICED SLUICECTL [AGENTS]
 """
 import asyncio
 import json
@@ -21,8 +21,8 @@ import tempfile
 import time
 import urllib.request
 
-sluiced = os.path.abspath(sys.argv[1])
-AGENTS = int(sys.argv[2]) if len(sys.argv) > 2 else 10000
+sluiced, ctl = (os.path.abspath(one) for one in sys.argv[1:3])
+AGENTS = int(sys.argv[3]) if len(sys.argv) > 3 else 10000
 STALL, DEAD, BAD = 5, 3, 50
 HUNG = AGENTS * 47 // 100  # the rank that hangs: one a node
 
@@ -217,7 +217,7 @@ async def run():
            for i, one in enumerate(states)))
 
     # The incident: a rank hangs and all others wait for it, some nodes die, some agents find something wrong.
-    ill = time.monotonic()
+    ill, ill_at = time.monotonic(), time.time()
     for agent in agents:
         if agent.number != HUNG:
             agent.begun, agent.since = 101, time.time()
@@ -249,7 +249,9 @@ async def run():
     killed_after, before = time.monotonic() - ill, len(os.listdir(f"{folder}/calls"))
 
     async def all_done():
-        return len({one[0] for one in calls()}) >= 1 + DEAD + BAD and (await ask("/v1/cluster", 1))["verdicts_open"] == 1 + DEAD + BAD
+        found = (await ask("/v1/verdicts?open=1", 1))["verdicts"]
+        wanted = {one["id"] + "-opened" for one in found} | {one["id"] + "-isolate" for one in found if one["isolate"]}
+        return len(found) == 1 + DEAD + BAD and wanted <= {one[0] for one in calls()}
     took = await until(120, all_done)
     await asyncio.sleep(3)
     done = calls()
@@ -257,13 +259,27 @@ async def run():
     what = sorted((one[3], one[5] or one[4]) for one in done)
     verdicts = (await ask("/v1/verdicts?open=1", 1))["verdicts"]
     hung = [one for one in verdicts if one["job"] == "train"]
-    case(len(hung) == 1 and hung[0]["object"].startswith(f"rank {HUNG} "), "the_hung_rank_alone_is_accused_of_the_hang", hung[:2] and hung[0]["object"] or hung[:3])
+    isolates = sum(one["isolate"] for one in verdicts)
+    case(len(hung) == 1 and hung[0]["object"].startswith(f"rank {HUNG} "), "the_hung_rank_alone_is_accused_of_the_hang", hung[:2] and hung[0]["object"] or hung[:3],
+         *(f"open {one['opened_ms'] / 1000 - ill_at:.1f} s after the incident began, of which {STALL} s are the stall and 2 s confirm_s; {one['probability'] * 100:.0f} %" for one in hung))
+
+    async def kept():
+        return all(one["bundle"] for one in (await ask("/v1/verdicts?open=1", 1))["verdicts"])
+    since = time.monotonic()
+    await until(60, kept)
+    waited, path = time.monotonic() - since, f"{folder}/cases1/{hung[0]['id']}.case"
+    done_by = subprocess.run([ctl, "replay", path], capture_output=True, text=True, check=False)
+    replayed = time.monotonic() - since - waited
+    folder_bytes = sum(os.stat(f"{folder}/cases1/{name}").st_size / os.stat(f"{folder}/cases1/{name}").st_nlink for name in os.listdir(f"{folder}/cases1"))
+    case(done_by.returncode == 0, "what_led_to_each_verdict_is_kept_and_gives_it_again",
+         f"all kept {waited:.1f} s after that; the hang's has {os.stat(path).st_size / 1e6:.1f} MB, all {len(os.listdir(f'{folder}/cases1'))} have {folder_bytes / 1e6:.1f} MB; replayed in "
+         f"{replayed:.1f} s: {done_by.stdout.strip()}{done_by.stderr[:300]}")
     expected = {agent.name for agent in dead} | {agent.name for agent in agents[100:100 + BAD]} | {agents[HUNG].name}
-    case({one[5] for one in done} == expected and len(set(keys)) == 1 + DEAD + BAD, "nothing_is_lost_when_an_instance_is_killed",
+    case({one[5] for one in done} == expected and len(set(keys)) == 1 + DEAD + BAD + isolates, "nothing_is_lost_when_an_instance_is_killed",
          f"killed {killed_after:.1f} s after the incident began, when {before} commands had been called; all {len(set(keys))} were done {took:.1f} s later")
     effects = os.listdir(f"{folder}/effects")
     twice = sorted({key for key in keys if keys.count(key) > 1})
-    case(len(effects) == 1 + DEAD + BAD and len(twice) <= 1, "nothing_is_done_twice",
+    case(len(effects) == 1 + DEAD + BAD + isolates and len(twice) <= 1, "nothing_is_done_twice",
          f"{len(keys)} calls for {len(set(keys))} keys; called again after the kill: {twice or 'none'}", *(what[:3] if failed else []))
 
     # A new instance finds what was done, and does none of it again.
