@@ -373,6 +373,14 @@ static void a_message_that_is_not_short_does_not_go_first(void **state)
     assert_int_equal(hand.sent[1].payload_len, 8);
     assert_false(hand.sent[1].is_high);
     hand_stop(&hand);
+    hand_cc_log.window = 1; /* not even where nothing else is under way */
+    hand_start(&hand, &hand_ends);
+    hand_post(&hand, 1, 1008);
+    hand_ack(&hand, 0, 1, 0, 0, 1, 0);
+    hand_run(&hand, 0);
+    assert_int_equal(hand.sent[1].payload_len, 8);
+    assert_false(hand.sent[1].is_high);
+    hand_stop(&hand);
 }
 
 static void many_short_messages_at_a_time_do_not_go_first(void **state)
