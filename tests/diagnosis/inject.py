@@ -14,6 +14,7 @@ What can be known is written down before the run (Fault.is_known): where it can,
 nobody else; where it cannot, the culprit has to be in its set. Needs root, ip, tc with htb and u32, and nsenter for namespaces.
 """
 import argparse
+import ctypes
 import json
 import os
 import random
@@ -31,7 +32,8 @@ QUIET_S = 3           # of the job and the diagnosis before the fault
 LIMIT_S = 30          # for the verdict
 HEALTHY_S = 12        # of a job without a fault
 START_S = 40
-MBIT = 100            # of a namespace's link
+MBIT = 200            # of a namespace's link
+MTU = 9000
 NICE = -10            # of ranks: what else this machine does is none of their faults
 HANGS = ("stop", "kill", "sleep", "other")
 LINKS = ("slow_sender", "slow_receiver", "slow_link")
@@ -44,6 +46,10 @@ def run(*words, may_fail=False):
     if done.returncode != 0 and not may_fail:
         raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
     return done.stdout
+
+
+def die_with_us():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 # ---- namespaces ----
@@ -65,7 +71,7 @@ class Net:
             raise
 
     def hold(self, name=None):
-        holder = subprocess.Popen(["unshare", "--net", "--uts", "sleep", "3600"], start_new_session=True)
+        holder = subprocess.Popen(["unshare", "--net", "--uts", "sleep", "3600"], preexec_fn=die_with_us)
         self.holders.append(holder)
         own = os.readlink("/proc/self/ns/uts")
         for _ in range(500):
@@ -87,24 +93,25 @@ class Net:
     def join(self, i):
         host = self.hosts[i]
         self.inside(self.switch, "ip", "link", "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", str(host))
-        self.inside(self.switch, "ip", "link", "set", f"p{i}", "master", "br0", "up")
+        # Packets, not bursts of them: the first of what a limiter saved up for goes at once, however long it is.
+        self.inside(self.switch, "ip", "link", "set", f"p{i}", "mtu", str(MTU), "gso_max_segs", "1", "master", "br0", "up")
         self.inside(host, "ip", "address", "add", f"10.77.0.{i + 1}/24", "dev", "eth0")
-        self.inside(host, "ip", "link", "set", "eth0", "up")
+        self.inside(host, "ip", "link", "set", "eth0", "mtu", str(MTU), "gso_max_segs", "1", "up")
         self.limit(host, "eth0")
         self.limit(self.switch, f"p{i}")
 
     def limit(self, pid, device):
-        """Short packets first: acknowledgements do not wait for data of the other direction."""
+        """Acknowledgements first, by their length: they do not wait for data of the other direction."""
         self.tc(pid, "qdisc", "add", device, "root", "handle", "1:", "htb", "default", "20")
         self.tc(pid, "class", "add", device, "parent", "1:", "classid", "1:1", "htb", "rate", "10gbit")
         self.tc(pid, "class", "add", device, "parent", "1:1", "classid", "1:10", "htb", "rate", "1gbit", "prio", "0")
-        self.tc(pid, "filter", "add", device, "parent", "1:", "protocol", "ip", "prio", "1", "u32", "match", "u16", "0", "0xff00", "at", "2",
+        self.tc(pid, "filter", "add", device, "parent", "1:", "protocol", "ip", "prio", "1", "u32", "match", "u16", "0", "0xffc0", "at", "2",
                 "flowid", "1:10")
         self.tc(pid, "class", "add", device, "parent", "1:1", "classid", "1:20", "htb", *self.rate(MBIT), "prio", "1")
 
     @staticmethod
     def rate(mbit):
-        return "rate", f"{mbit:.3f}mbit", "ceil", f"{mbit:.3f}mbit", "burst", "16k", "cburst", "16k"
+        return "rate", f"{mbit:.3f}mbit", "ceil", f"{mbit:.3f}mbit", "burst", "10k", "cburst", "10k"
 
     def tc(self, pid, what, verb, device, *words):
         self.inside(pid, "tc", what, verb, "dev", device, *words)
@@ -136,14 +143,16 @@ class Fault:
     def __init__(self, args, number):
         draw = random.Random(f"{args.seed}/{number}")
         self.number = number
-        self.kind = draw.choice(args.kinds)
-        self.name = draw.choice([it for it in args.classes if self.is_possible(it)])
+        self.kind = draw.choice([it for it in args.kinds if any(self.is_possible(it, name) for name in args.classes)])
+        self.name = draw.choice([it for it in args.classes if self.is_possible(self.kind, it)])
         self.place = "hosts" if self.name in LINKS else draw.choice([it for it in args.places if self.kind != "mpi" or it != "hosts"])
-        self.size = 2 * draw.randint(2, min(args.most, 10 if self.place == "hosts" else 16) // 2)
+        self.size = 2 * draw.randint(3 if self.name in LINKS else 2, min(args.most, 10 if self.place == "hosts" else 16) // 2)
         self.victim = draw.randrange(self.size)
-        self.peer = draw.choice([r for r in range(self.size) if r != self.victim])
         self.pairs = self.name in LINKS and draw.random() < 0.75 or draw.random() < 0.5
-        self.factor = draw.uniform(3, 8)
+        self.peer = draw.choice([r for r in range(self.size) if r != self.victim])
+        if self.name in LINKS and not self.pairs:
+            self.peer = (self.victim + 1) % self.size
+        self.factor = draw.uniform(10, 25) # as a port that came up at a lower speed
         self.period = draw.uniform(0.1, 0.3)    # of a throttled rank, in seconds
         self.share = draw.uniform(0.5, 0.75)    # of its time it is stopped
         self.job = f"inject-{os.getpid()}-{number}"
@@ -151,11 +160,16 @@ class Fault:
         self.env = {"INJECT_BYTES": str(draw.choice((16384, 65536, 262144))), "INJECT_PAIR_BYTES": str(16384 if self.pairs else 0),
                     "INJECT_SPIN_US": str(draw.choice((300, 1000))),
                     "INJECT_SLEEP_US": str(draw.choice((8000, 20000)))}
+        if self.name in LINKS:
+            self.env["INJECT_PAIR_BYTES"] = str(32768 if self.pairs else 0)
+            self.env["INJECT_BYTES"] = str(65536 if self.pairs else 524288)
+            self.env["SLUICE_ALGO"] = "" if self.pairs else "allreduce:ring"
         self.env["INJECT_FACTOR_PERCENT"] = str(draw.randint(130, 300))
 
-    def is_possible(self, name):
+    @staticmethod
+    def is_possible(kind, name):
         """MPI's launcher ends a job one of whose ranks dies, and its ranks do not reach each other between namespaces."""
-        return self.kind != "mpi" or (name != "kill" and name not in LINKS)
+        return kind != "mpi" or (name != "kill" and name not in LINKS)
 
     def is_known(self):
         """Whether the culprit can be told by what ranks know. In a ring each rank has one receiver, and what is slow between
@@ -179,7 +193,8 @@ class Job:
                                  "SLUICE_ROOT": f"127.0.0.1:{fault.port}"}
         if fault.place == "hosts":
             self.net = Net(fault.size)
-            self.env["SLUICE_ROOT"] = f"10.77.0.1:{fault.port}"
+            # Ranks of hosts of their own do not know that they share two processors: none may spin.
+            self.env |= {"SLUICE_ROOT": f"10.77.0.1:{fault.port}", "SLUICE_SPIN_US": "0"}
         {"sluice": self.begin_sluice, "gloo": self.begin_gloo, "mpi": self.begin_mpi}[fault.kind](args)
 
     def start(self, rank, words, env):
