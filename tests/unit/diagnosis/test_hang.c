@@ -625,6 +625,23 @@ static void who_waits_for_one_of_which_nothing_is_known_asks_for_it(void **state
     expect(job, 100, "dead 2", "nothing is known of 1 of the members of ring");
 }
 
+/* Rank 1 has called it, and its source does not say what has ended: that proves nothing about 0. */
+static void who_may_not_have_ended_it_makes_nobody_stuck(void **state)
+{
+    struct sl_job *job = *state;
+    uint32_t comm = MAKE_COMM(job, "TP", 0, 1);
+    struct sl_job_count last = {.rank = 1,
+                                .comm = comm,
+                                .kind = SL_JOB_KINDS,
+                                .issued = 8,
+                                .done = UINT64_MAX,
+                                .at_ns = SL_JOB_NEVER};
+
+    make_op(job, 0, comm, ALLREDUCE, 8, STARTED, 1);
+    assert_int_equal(sl_job_add_count(job, &last), 0);
+    expect(job, 100, "comm_stuck 0", NULL);
+}
+
 /* A place that no member has is as good as none. */
 static void a_place_beyond_the_members_is_not_told(void **state)
 {
@@ -685,6 +702,7 @@ int main(void)
         CASE(a_circle_of_those_that_wait_for_each_other_has_no_innocent),
         CASE(who_waits_for_one_of_which_nothing_is_known_asks_for_it),
         CASE(a_place_beyond_the_members_is_not_told),
+        CASE(who_may_not_have_ended_it_makes_nobody_stuck),
     };
 
     return cmocka_run_group_tests_name("diagnosis_hang", tests, NULL, NULL);

@@ -167,6 +167,13 @@ static void one_is_stopped_within(struct rank *rank)
     wait_in(rank, GPU, DATA);
 }
 
+/* All are in it, and its steps say the same as the others'. */
+static void one_is_stopped_beside_the_others(struct rank *rank)
+{
+    begin_call(rank, "AllReduce");
+    wait_in(rank, GPU, DATA);
+}
+
 static void one_dies(struct rank *rank)
 {
     if (rank->number == 1)
@@ -298,14 +305,19 @@ ACCUSES(the_network_does_not_take_it, SL_VERDICT_COMM_STUCK, 1, 2)
 ACCUSES(one_does_not_send, SL_VERDICT_HOST_STALLED, 1, SL_JOB_NONE)
 ACCUSES(events_are_dropped, SL_VERDICT_NOT_HUNG, SL_JOB_NONE, SL_JOB_NONE)
 
-static void one_is_stopped_within_is_told(void **state)
+static void one_that_is_stopped_is_told(void **state)
 {
-    struct crew crew;
+    static void (*const acts[])(struct rank *) = {one_is_stopped_within,
+                                                  one_is_stopped_beside_the_others};
 
     (void)state;
-    start(&crew, one_is_stopped_within);
-    kill(crew.pids[2], SIGSTOP);
-    expect(&crew, SL_VERDICT_HOST_STALLED, 2, SL_JOB_NONE);
+    for (unsigned i = 0; i < 2; i++) {
+        struct crew crew;
+
+        start(&crew, acts[i]);
+        kill(crew.pids[2], SIGSTOP);
+        expect(&crew, SL_VERDICT_HOST_STALLED, 2, SL_JOB_NONE);
+    }
 }
 
 static void one_that_dies_is_told(void **state)
@@ -410,7 +422,7 @@ int main(void)
         cmocka_unit_test(one_has_not_called_is_told),
         cmocka_unit_test(a_gpu_does_not_start_is_told),
         cmocka_unit_test(the_network_does_not_take_it_is_told),
-        cmocka_unit_test(one_is_stopped_within_is_told),
+        cmocka_unit_test(one_that_is_stopped_is_told),
         cmocka_unit_test(one_that_dies_is_told),
         cmocka_unit_test(one_does_not_send_is_told),
         cmocka_unit_test(events_are_dropped_is_told),
