@@ -215,9 +215,7 @@ static void judge(struct sl_dpdk_rail *rail, uint64_t now_ns)
     rail->base.usable = rail->info.is_up || now_ns < rail->grace_until_ns;
     if (!rail->base.usable)
         snprintf(rail->base.why, sizeof(rail->base.why), "%s",
-                 rail->info.is_refused ? "the process that listens at its memif socket takes no "
-                                         "connection: is it stopped?"
-                                       : "its link is down");
+                 rail->info.is_refused ? SL_DPDK_RAIL_REFUSED : "its link is down");
     if (rail->info.speed != 0)
         rail->base.speed = rail->info.speed; /* not known before the link was up */
 }

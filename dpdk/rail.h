@@ -22,6 +22,10 @@ struct sl_dpdk_buffers {
     unsigned free_count, short_at;
 };
 
+/* Why nothing passes, where the port says is_refused. */
+#define SL_DPDK_RAIL_REFUSED                                                                       \
+    "the process that listens at its memif socket takes no connection: is it stopped?"
+
 struct sl_dpdk_rail {
     struct sl_mp_rail base;
     struct sl_dpdk_iface *iface;

@@ -152,8 +152,10 @@ static void retired(struct sl_dp_flow *flow, uint32_t ordinal)
 
 static void failed(struct sl_dp_flow *flow, int status, const char *why)
 {
+    struct sl_dpdk_lane *lane = sl_dp_flow_owner(flow);
+
     (void)status;
-    note_failure(sl_dp_flow_owner(flow), why);
+    note_failure(lane, lane->rail->info.is_refused ? SL_DPDK_RAIL_REFUSED : why);
 }
 
 static void route_changed(struct sl_dp_flow *flow, unsigned route, bool up)

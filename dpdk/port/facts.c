@@ -25,7 +25,7 @@ void sl_dpdk_port_info(const struct sl_dpdk_port *port, struct sl_dpdk_port_info
     out->numa_node = rte_eth_dev_socket_id(port->id);
     out->sends_segments = port->traits.takes_lent;
     out->has_interrupts = port->sleep_fd >= 0;
-    out->is_refused = atomic_load_explicit(&port->is_starting, memory_order_relaxed);
+    out->is_refused = atomic_load_explicit(&port->is_refused, memory_order_relaxed);
     out->is_up = port->traits.is_gated ? atomic_load_explicit(&port->is_up, memory_order_relaxed)
                                        : knows_link && link.link_status != 0;
 }

@@ -85,10 +85,11 @@ struct sl_dpdk_port {
     unsigned users;
     bool is_fresh;  /* of memif: has new sockets since it is up */
     bool is_client; /* of memif: started again when it finds no server */
-    /* Of a client: its start takes longer, and DPDK's port is not to be touched: start.c. Read by
-     * anyone, as a hint. */
-    _Atomic bool is_starting;
-    int socket_fd; /* of a client's connection, the driver's */
+    /* Of a client: its start takes longer, and DPDK's port is not to be touched: start.c. */
+    bool is_starting;
+    _Atomic bool is_refused; /* and so long that the server takes no connection; read by anyone */
+    uint64_t starting_ns;    /* since then */
+    int socket_fd;           /* of a client's connection, the driver's */
     uint64_t socket_inode;
     int xdp_fd;   /* of af_xdp: reserves its interface; -1: none */
     int group_fd; /* keeps the kernel's interface in the port's IPv6 group; -1: none */
@@ -211,11 +212,14 @@ void sl_dpdk_gate_hurry(void);
 
 /* ---- start.c ---- */
 
-/* Starts a memif client's port of DPDK; waits for a short while. -EINPROGRESS: its server takes no
+/* Who opens or closes a port waits so long for a client's start, which takes microseconds, or on a
+ * loaded host as long as a new thread has to wait for a core. */
+#define SL_DPDK_START_MS 500
+/* Starts a memif client's port of DPDK; waits for so long. -EINPROGRESS: its server takes no
  * connection now, and the start goes on. Under control. */
-int sl_dpdk_client_start(uint16_t id);
-/* How that ended, told once; -EINPROGRESS: it did not yet. */
-int sl_dpdk_client_started(uint16_t id);
+int sl_dpdk_client_start(uint16_t id, unsigned ms);
+/* How that ended, told once; -EINPROGRESS: within so long it did not. */
+int sl_dpdk_client_started(uint16_t id, unsigned ms);
 /* Was it begun, and not told yet how it ended? */
 bool sl_dpdk_client_is_left(uint16_t id);
 
@@ -223,7 +227,7 @@ bool sl_dpdk_client_is_left(uint16_t id);
 
 bool sl_dpdk_link_is_up(const struct sl_dpdk_port *port); /* as the driver has it */
 /* A client's start has ended so, or goes on (-EINPROGRESS). Under control. */
-void sl_dpdk_client_take(struct sl_dpdk_port *port, int err, uint64_t now_ns);
+void sl_dpdk_client_take(struct sl_dpdk_port *port, int err);
 /* Looks at the links of gated ports. Under control and the locks of these ports. */
 void sl_dpdk_links_note(uint64_t now_ns);
 /* Starts those again that have no peer. Under control. Returns how long it may be until the next

@@ -20,6 +20,8 @@
 #define WAIT_NS (20 * SL_NS_PER_MS)
 #define CALM_NS (50 * SL_NS_PER_MS)
 #define ATTEMPT_NS (1000 * SL_NS_PER_MS)
+#define RESTART_MS 20 /* that the control thread waits for a start: then it asks again and again */
+#define REFUSED_NS (SL_DPDK_START_MS * SL_NS_PER_MS)
 
 bool sl_dpdk_link_is_up(const struct sl_dpdk_port *port)
 {
@@ -57,14 +59,17 @@ static void has_started(struct sl_dpdk_port *port, bool has)
     sl_dpdk_lock_give(&port->rx);
 }
 
-void sl_dpdk_client_take(struct sl_dpdk_port *port, int err, uint64_t now_ns)
+void sl_dpdk_client_take(struct sl_dpdk_port *port, int err)
 {
-    bool waits = err == -EINPROGRESS;
+    uint64_t now_ns = sl_now(&sl_clock_monotonic);
+    bool is_refused;
 
-    if (waits && !port->is_starting)
+    port->is_starting = err == -EINPROGRESS;
+    is_refused = port->is_starting && now_ns - port->starting_ns >= REFUSED_NS;
+    if (is_refused && !port->is_refused)
         sl_warn("dpdk", "port %s: the process that listens at its memif socket takes no connection",
                 port->name);
-    port->is_starting = waits;
+    port->is_refused = is_refused;
     if (err != 0)
         return;
     has_started(port, true);
@@ -76,7 +81,8 @@ static void restart(struct sl_dpdk_port *port, uint64_t now_ns)
 {
     has_started(port, false);
     port->restarts++;
-    sl_dpdk_client_take(port, sl_dpdk_client_start(port->id), now_ns);
+    port->starting_ns = now_ns;
+    sl_dpdk_client_take(port, sl_dpdk_client_start(port->id, RESTART_MS));
 }
 
 static void restart_when_due(struct sl_dpdk_port *port, uint64_t now_ns)
@@ -84,7 +90,7 @@ static void restart_when_due(struct sl_dpdk_port *port, uint64_t now_ns)
     uint64_t wait_ns = port->restart_wait_ns;
 
     if (port->is_starting) {
-        sl_dpdk_client_take(port, sl_dpdk_client_started(port->id), now_ns);
+        sl_dpdk_client_take(port, sl_dpdk_client_started(port->id, 0));
         return;
     }
     if (!port->is_client || sl_dpdk_memif_has_socket(port) || now_ns < port->restart_ns)

@@ -37,7 +37,7 @@ static int take_back(struct sl_dpdk_port *port)
 
     if (!sl_dpdk_client_is_left(port->id))
         return 0;
-    err = sl_dpdk_client_started(port->id);
+    err = sl_dpdk_client_started(port->id, SL_DPDK_START_MS);
     if (err == -EINPROGRESS)
         return sl_fail(-EBUSY,
                        "DPDK port '%s' still waits for the process that listens at its socket, and "
@@ -214,7 +214,8 @@ static int start(struct sl_dpdk_port *port)
     int err;
 
     if (port->is_client) {
-        sl_dpdk_client_take(port, sl_dpdk_client_start(port->id), now_ns);
+        port->starting_ns = now_ns;
+        sl_dpdk_client_take(port, sl_dpdk_client_start(port->id, SL_DPDK_START_MS));
         port->hurry_until_ns = now_ns + OPEN_HURRY_NS;
         return 0;
     }
@@ -338,8 +339,11 @@ err_free:
 
 static void close_port(struct sl_dpdk_port *port)
 {
-    int connection = sl_dpdk_link_is_up(port) ? -1 : sl_dpdk_memif_hold(port);
+    int connection;
 
+    if (port->is_starting)
+        sl_dpdk_client_take(port, sl_dpdk_client_started(port->id, SL_DPDK_START_MS));
+    connection = sl_dpdk_link_is_up(port) ? -1 : sl_dpdk_memif_hold(port);
     sl_dpdk_lock_wait(&port->rx);
     sl_dpdk_lock_wait(&port->tx);
     sl_dpdk_open_ports[port->idx] = NULL;

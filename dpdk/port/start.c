@@ -17,8 +17,6 @@
 #include <rte_config.h>
 #include <rte_ethdev.h>
 
-#define START_MS 20 /* a connection that is taken at once needs microseconds */
-
 enum state { IDLE, RUNS, IS_OVER };
 
 /* By DPDK's number of the port: ours may be closed meanwhile. */
@@ -72,19 +70,22 @@ static int spawn(uint16_t id)
 }
 
 /* With the lock. */
-static int result_of(uint16_t id)
+static int result_of(uint16_t id, unsigned ms)
 {
+    uint64_t until_ns = sl_now(&sl_clock_monotonic) + ms * SL_NS_PER_MS;
+    struct timespec until = {.tv_sec = (time_t)(until_ns / SL_NS_PER_S),
+                             .tv_nsec = (long)(until_ns % SL_NS_PER_S)};
+
+    while (starts[id].state == RUNS && pthread_cond_timedwait(&is_over, &lock, &until) != ETIMEDOUT)
+        ;
     if (starts[id].state == RUNS)
         return -EINPROGRESS;
     starts[id].state = IDLE;
     return starts[id].err;
 }
 
-int sl_dpdk_client_start(uint16_t id)
+int sl_dpdk_client_start(uint16_t id, unsigned ms)
 {
-    uint64_t until_ns = sl_now(&sl_clock_monotonic) + START_MS * SL_NS_PER_MS;
-    struct timespec until = {.tv_sec = (time_t)(until_ns / SL_NS_PER_S),
-                             .tv_nsec = (long)(until_ns % SL_NS_PER_S)};
     int err;
 
     (void)pthread_once(&once, make_cond);
@@ -93,10 +94,7 @@ int sl_dpdk_client_start(uint16_t id)
     err = spawn(id);
     if (err == 0) {
         starts[id].state = RUNS;
-        while (starts[id].state == RUNS &&
-               pthread_cond_timedwait(&is_over, &lock, &until) != ETIMEDOUT)
-            ;
-        err = result_of(id);
+        err = result_of(id, ms);
     } else {
         err = -err;
     }
@@ -114,12 +112,12 @@ bool sl_dpdk_client_is_left(uint16_t id)
     return is_left;
 }
 
-int sl_dpdk_client_started(uint16_t id)
+int sl_dpdk_client_started(uint16_t id, unsigned ms)
 {
     int err;
 
     pthread_mutex_lock(&lock);
-    err = result_of(id);
+    err = result_of(id, ms);
     pthread_mutex_unlock(&lock);
     return err;
 }
