@@ -262,7 +262,11 @@ static unsigned take(struct sl_dpdk_user *user, struct sl_dpdk_port *port, unsig
     *own_count = *theirs = 0;
     if (!sl_dpdk_lock_try(&port->rx))
         return 0;
-    count = port->has_started ? rte_eth_rx_burst(port->id, 0, packets, (uint16_t)most) : 0;
+    if (SL_LIKELY(port->has_started &&
+                  !atomic_load_explicit(&port->is_spoiled, memory_order_relaxed)))
+        count = rte_eth_rx_burst(port->id, 0, packets, (uint16_t)most);
+    else
+        count = 0;
     for (unsigned i = 0; i < count; i++)
         rte_prefetch0(rte_pktmbuf_mtod(packets[i], void *));
     for (unsigned i = 0; i < count; i++) {

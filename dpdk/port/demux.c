@@ -156,11 +156,23 @@ static struct sl_dpdk_user *demux_rest(struct sl_dpdk_port *port, struct rte_mbu
     return NULL;
 }
 
+/* Of a memif port only what took several of its buffers takes several of ours. */
+static void note_split(struct sl_dpdk_port *port)
+{
+    if (!port->traits.is_gated)
+        return;
+    port->split++;
+    if (port->is_client)
+        atomic_store_explicit(&port->is_spoiled, true, memory_order_relaxed);
+}
+
 struct sl_dpdk_user *sl_dpdk_demux(struct sl_dpdk_port *port, struct rte_mbuf *packet)
 {
     const struct frame *frame = rte_pktmbuf_mtod(packet, const struct frame *);
     uint32_t len;
 
+    if (SL_UNLIKELY(packet->nb_segs > 1))
+        note_split(port);
     if (SL_UNLIKELY(packet->data_len < sizeof(*frame) || frame->ether.ether_type != port->ip4_type))
         return demux_rest(port, packet);
     if (!is_ours(port, frame, packet->pkt_len, &len)) {

@@ -41,6 +41,7 @@ void sl_dpdk_port_stats(struct sl_dpdk_port *port, struct sl_dpdk_port_stats *ou
     out->foreign = port->foreign;
     out->unknown = port->unknown;
     out->inbox_full = port->inbox_full;
+    out->split = port->split;
     out->injected = sl_dpdk_inject_count(port);
     sl_dpdk_lock_wait(&port->tx);
     out->sent = port->sent;

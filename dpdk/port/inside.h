@@ -56,6 +56,9 @@ struct sl_dpdk_port {
     bool has_interrupts; /* the driver took the wish */
     int sleep_fd;        /* -1: and has none */
     bool has_started;    /* changed under rx and tx: a burst before it is an error of DPDK's */
+    /* Of a memif client: a frame took several buffers, and what comes behind it may be damaged: no
+     * burst more until the gate has started the port again. Set under rx. */
+    _Atomic bool is_spoiled;
     struct sl_dpdk_traits traits;
     struct sl_dpdk_address address;
     uint8_t gateway[4], gateway6[16]; /* all 0: none */
@@ -64,7 +67,7 @@ struct sl_dpdk_port {
     struct sl_dpdk_inject *inject;
 
     struct sl_dpdk_lock rx __attribute__((aligned(SL_CACHE_LINE)));
-    uint64_t received, received_bytes, foreign, unknown, inbox_full; /* under rx */
+    uint64_t received, received_bytes, foreign, unknown, inbox_full, split; /* under rx */
     /* Types of Ethernet as frames have them, that the port's addresses are of; 0xffff: it has none
      * of that family. */
     uint16_t ip4_type, ip6_type;

@@ -92,6 +92,7 @@ struct sl_dpdk_port_stats {
     uint64_t damaged;                  /* for us, with a wrong UDP checksum: of IPv6 alone */
     uint64_t unknown;                  /* for us, and of no flow that is there */
     uint64_t inbox_full;               /* lost: another engine did not empty its inbox */
+    uint64_t split;                    /* frames in several buffers of memif's: link.c */
     uint64_t down_dropped;             /* thrown away since the link was down */
     uint64_t no_memory;                /* buffers that there were none of, either way */
     uint64_t missed;                   /* that the driver counts as lost before we saw them */

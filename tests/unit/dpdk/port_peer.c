@@ -44,6 +44,18 @@ static void stream(struct port_end *end, size_t len)
     }
 }
 
+/* One packet first, and then as echo. */
+static void send_one(struct port_end *end, size_t len)
+{
+    static uint8_t payload[16384];
+
+    port_end_fill(payload, sizeof(payload));
+    while (!port_end_wait_up(end, 1000) || port_end_send(end, payload, len, false) < 0)
+        if (is_over())
+            return;
+    sl_dpdk_flush(end->user, end->port);
+}
+
 static void echo(struct port_end *end)
 {
     end->echoes = true;
@@ -79,6 +91,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "port_peer: %s\n", sluice_last_error());
         return 1;
     }
+    if (strncmp(argv[2], "one=", 4) == 0)
+        send_one(&end, (size_t)atoi(argv[2] + 4));
     if (strncmp(argv[2], "stream", 6) == 0)
         stream(&end, strlen(argv[2]) > 7 ? (size_t)atoi(argv[2] + 7) : 1000);
     else

@@ -129,6 +129,30 @@ static void frames_longer_than_its_own_damage_none_behind_them(void **state)
     port_end_close(&end);
 }
 
+/* With a frame that took two buffers the connection is spoiled: a new one is made. */
+static void a_frame_longer_than_a_buffer_costs_the_connection_alone(void **state)
+{
+    struct sl_dpdk_port_stats stats = {0};
+    unsigned number = socket_number++;
+    struct port_spawned peer;
+    struct port_end end;
+    char list[192];
+
+    (void)state;
+    snprintf(list, sizeof(list), "%s@mtu=16000", wire("server", number));
+    port_spawn(&peer, program, list, "one=12000", 0);
+    open_end(&end, wire("client", number), 0);
+    assert_true(port_spawn_meet(&peer, &end, 50000));
+    for (unsigned i = 0; i < 500 && stats.split == 0; i++) {
+        port_end_wait(&end, &end.came, UINT64_MAX, 10);
+        sl_dpdk_port_stats(end.port, &stats);
+    }
+    assert_int_equal(stats.split, 1);
+    exchange(&end, 1100); /* more than a ring has places */
+    assert_int_equal(port_spawn_end(&peer), 0);
+    port_end_close(&end);
+}
+
 /* One that closed its connection then, and came again, would end the server. It knows the
  * connection though the server calls the socket by another name than its own. */
 static void a_client_waits_for_a_server_that_does_not_run(void **state)
@@ -570,6 +594,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_server_waits_for_its_client),
         cmocka_unit_test(a_client_finds_a_server_that_starts_later),
         cmocka_unit_test(frames_longer_than_its_own_damage_none_behind_them),
+        cmocka_unit_test(a_frame_longer_than_a_buffer_costs_the_connection_alone),
         cmocka_unit_test(a_client_waits_for_a_server_that_does_not_run),
         cmocka_unit_test(a_client_that_leaves_at_once_ends_no_server),
         cmocka_unit_test(while_the_link_is_down_packets_are_lost_and_what_was_lent_returns),
