@@ -43,7 +43,7 @@ static void await(struct flow *flow, struct flow *beside)
 static void ping(struct flow *there, struct flow *back, struct flow *beside, unsigned pings,
                  const char *name)
 {
-    static uint64_t ns[PINGS_MOST], calm_ns[PINGS_MOST];
+    static uint64_t ns[PINGS_MOST], calm_ns[PINGS_MOST], away_ns[PINGS_MOST];
     uint64_t start_ns = hosts_now(), began_ns, long_from = 0;
     unsigned calm = 0;
 
@@ -65,7 +65,8 @@ static void ping(struct flow *there, struct flow *back, struct flow *beside, uns
             hosts_progress();
         await(back, beside);
         ns[i] = hosts_now() - left_ns;
-        if (hosts_away_ns() < AWAY_NS)
+        away_ns[i] = hosts_away_ns();
+        if (away_ns[i] < AWAY_NS)
             calm_ns[calm++] = ns[i];
         for (uint64_t rest_ns = hosts_now() + REST_NS; hosts_now() < rest_ns;) {
             hosts_progress();
@@ -78,8 +79,10 @@ static void ping(struct flow *there, struct flow *back, struct flow *beside, uns
                       : 0;
     double p50 = percentile_us(ns, pings, 50);
     printf("{\"what\": \"short\", \"wire\": \"switch\", \"fault\": \"%s\", \"p50_us\": %.3f, "
-           "\"p99_us\": %.3f, \"calm_p99_us\": %.3f, \"calm\": %u, \"gbit\": %.4f}\n",
-           name, p50, percentile_us(ns, pings, 99), percentile_us(calm_ns, calm, 99), calm, gbit);
+           "\"p99_us\": %.3f, \"calm_p99_us\": %.3f, \"calm\": %u, \"away_p99_us\": %.3f, "
+           "\"gbit\": %.4f}\n",
+           name, p50, percentile_us(ns, pings, 99), percentile_us(calm_ns, calm, 99), calm,
+           percentile_us(away_ns, pings, 99), gbit);
     fflush(stdout);
 }
 

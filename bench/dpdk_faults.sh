@@ -152,13 +152,23 @@ until_bytes() {
 
 # A message of 8 bytes from host 0 to host 1 and back: alone, while host 2 sends to host 3 (so what the processor adds is there,
 # but no queue), to host 1, and beside another connection or channel of host 0.
+# Once with one class in the switch, and once with two; and what frames of up to 256 bytes waited for the wire of host 1's port, by the
+# switch's own times, in which the processor has no part.
 short() {
-    tell "fault delay_us=$delay"
-    timeout 60 taskset -c "$host_core" "$hosts" -n 1000 short "$(ports one 4)" 2>>"$out/log" | grep -v 'warm up' >>"$out/rows.jsonl" ||
-        echo "round $round: short messages failed (see $out/log)" >&2
+    local classes
+    for classes in 1 2; do
+        tell "fault delay_us=$delay" "shape high=$( ((classes == 2)) && echo 20 || echo none)" reset
+        timeout 60 taskset -c "$host_core" "$hosts" -n 1000 short "$(ports one 4)" 2>>"$out/log" | grep -v 'warm up' |
+            sed "s/^{/{\"classes\": $classes, /" >>"$out/rows.jsonl" || echo "round $round: short messages failed (see $out/log)" >&2
+        ask one stats | python3 -c 'import json, sys
+port = json.load(sys.stdin)["ports"][1]
+print(json.dumps({"classes": int(sys.argv[1]), "what": "short frames in the switch", "wire": "switch",
+                  "wait_mean_us": round(port["short_wait_ns_sum"] / max(1, port["short_frames"]) / 1e3, 2),
+                  "wait_most_us": round(port["short_wait_ns_max"] / 1e3, 2)}))' "$classes" >>"$out/rows.jsonl"
+    done
 }
 
-start_switch one 4 "$switch_core" --spin --do "shape rate=$rate queue=1M mark=64K phantom=0.95 high=20"
+start_switch one 4 "$switch_core" --spin --do "shape rate=$rate queue=1M mark=64K phantom=0.95"
 for ((round = 0; round < rounds; round++)); do
     [[ $only != *goodput* ]] || goodput
     [[ $only != *short* ]] || short

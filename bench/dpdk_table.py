@@ -14,7 +14,7 @@ import statistics
 import sys
 
 FIGURES = ("gbit", "lost", "p50_us", "p99_us", "time_us", "share_least", "share_most", "queue_max", "queue_mean", "phantom_max",
-           "marked", "full", "calm_p99_us", "calm", "cpu_s_per_gb", "memory", "back_ms", "gap_ms", "after")
+           "marked", "full", "calm_p99_us", "calm", "away_p99_us", "wait_mean_us", "wait_most_us", "cpu_s_per_gb", "memory", "back_ms", "gap_ms", "after")
 IGNORED = ("round",)
 
 
@@ -87,11 +87,12 @@ def comparisons(series):
             whole = find(series, "gbit", what="goodput", fault="none", **same)
             yield ("goodput, {paths} paths of {routes} routes, {bytes} B".format(**same) + f", {fields['fault']} / without faults",
                    ratio(series[key]["gbit"], whole), "")
-    idle = find(series, "p50_us", what="short", fault="idle")
     for key in series:
         fields = dict(key)
         if fields["what"] == "short":
-            yield f"short message, {fields['fault']}: p99 / idle p50", ratio(series[key]["p99_us"], idle), "5 or less"
+            idle = find(series, "p50_us", what="short", fault="idle", classes=fields["classes"])
+            yield (f"short message, {fields['fault']}, {fields['classes']} in the switch: p99 / idle p50",
+                   ratio(series[key]["p99_us"], idle), "5 or less")
 
 
 def main():
@@ -108,7 +109,7 @@ def main():
     for key, figures in series.items():
         fields = dict(key)
         name = " ".join(str(fields[word]) for word in ("what", "wire", "paths", "routes", "fault") if word in fields)
-        name += "".join(f", {fields[word]} {unit}" for word, unit in (("ranks", "ranks"), ("frame", "B"), ("bytes", "B")) if word in fields)
+        name += "".join(f", {fields[word]} {unit}" for word, unit in (("classes", "in the switch"), ("ranks", "ranks"), ("frame", "B"), ("bytes", "B")) if word in fields)
         shown = {figure: spread(values) for figure, values in figures.items()}
         table.append({**fields, **shown})
         print(f"{name:<44}" + "  ".join(f"{figure} {text(value)}" for figure, value in shown.items()))
