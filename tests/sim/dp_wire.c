@@ -120,12 +120,16 @@ static void damage(struct dp_wire *wire, struct dp_packet *packet, bool is_paylo
     }
 }
 
-/* Of the class that goes first: behind others of it alone. Those that are in the queue have their
- * times already; those that come later are as much later. */
+/* Of the class that goes first: behind others of it, and the packet that is on the wire. Those that
+ * are in the queue have their times already; those that come later are as much later. */
 static void pass_first(struct dp_queue *queue, uint64_t cost_ns, uint64_t *at_ns)
 {
-    uint64_t now_ns = *at_ns, wait_ns = queue->high_ns > now_ns ? queue->high_ns - now_ns : 0;
+    uint64_t now_ns = *at_ns, wait_ns = 0;
 
+    if (queue->high_ns > now_ns)
+        wait_ns = queue->high_ns - now_ns;
+    else if (queue->free_ns > now_ns && queue->last_cost_ns != 0)
+        wait_ns = (queue->free_ns - now_ns) % queue->last_cost_ns;
     queue->packets++;
     queue->high_ns = now_ns + wait_ns + cost_ns;
     queue->free_ns = (queue->free_ns > now_ns ? queue->free_ns : now_ns) + cost_ns;
@@ -158,6 +162,7 @@ static bool pass_queue(struct dp_queue *queue, struct dp_packet *packet, uint64_
         queue->marks++;
     }
     queue->free_ns = now_ns + wait_ns + cost_ns;
+    queue->last_cost_ns = cost_ns;
     queue->phantom_ns =
         (queue->phantom_ns > now_ns ? queue->phantom_ns : now_ns) + cost_ns * 100 / 95;
     queue->bytes += packet->len;

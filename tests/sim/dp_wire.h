@@ -29,6 +29,7 @@ struct dp_queue {
     bool is_phantom; /* marks by a queue that drains 5 % slower */
     bool has_high;   /* packets of the high class go first */
     uint64_t free_ns, phantom_ns, high_ns;
+    uint64_t last_cost_ns;                             /* of a packet of the other class */
     uint64_t drops, marks, packets, bytes, depth_most; /* what happened */
     double depth_sum;
 };
