@@ -68,7 +68,8 @@ void sl_probe_take(struct sl_probe_asker *asker, const uint8_t *bytes, size_t le
 /* Up to eight packets of LEAST bytes, for less than a second: does somebody answer? So nobody is
  * flooded who has not the secret. */
 bool sl_probe_is_there(struct sl_probe_asker *asker);
-/* Sends them all, and fills out->result. Takes count times gap and half a second. */
+/* Sends them all, and fills out->result. Takes count times gap and half a second; on a busy host up
+ * to four more, and if it was not let run, fewer packets are sent. */
 void sl_probe_run(struct sl_probe_asker *asker);
 
 uint64_t sl_probe_wall(void); /* CLOCK_REALTIME */

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define ROOM (4 << 20) /* bytes, as the kernel counts: some 5,000 packets of 256 bytes */
+
 uint64_t sl_probe_came(struct msghdr *message)
 {
     for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at != NULL; at = CMSG_NXTHDR(message, at)) {
@@ -22,6 +24,15 @@ uint64_t sl_probe_came(struct msghdr *message)
     return sl_probe_wall();
 }
 
+void sl_probe_udp_room(int fd)
+{
+    static const int bytes = ROOM;
+
+    /* Beyond net.core.rmem_max that takes CAP_NET_ADMIN. */
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) != 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+}
+
 int sl_probe_udp_open(const struct sl_probe_order *order)
 {
     static const int on = 1;
@@ -30,6 +41,7 @@ int sl_probe_udp_open(const struct sl_probe_order *order)
     if (fd < 0)
         return sl_fail(-errno, "no socket for a probe: %s", sluice_strerror(-errno));
     (void)setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on));
+    sl_probe_udp_room(fd);
     if (order->device[0] != '\0' && setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, order->device,
                                                (socklen_t)strlen(order->device) + 1) != 0)
         sl_fail(-errno, "a probe cannot be sent over %s: %s", order->device,

@@ -19,6 +19,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#define LATE_NS (8 * SL_MON_S) /* besides count times gap, until a probe is given up */
+
 struct one {
     uint64_t id;
     struct sl_probing_wish wish;
@@ -231,8 +233,8 @@ void sl_probing_tick(struct sl_probing *probing, const struct sl_mon_time *now)
     if (probing->waiting_count == 0)
         return;
     got = sl_mon_child_start(&probing->child, work, &first->order, sizeof(first->report),
-                             now->mono_ns + first->order.count * first->order.gap_ns +
-                                 5 * SL_MON_S + (first->order.is_rdma ? SL_PROBE_RDMA_NS : 0));
+                             now->mono_ns + first->order.count * first->order.gap_ns + LATE_NS +
+                                 (first->order.is_rdma ? SL_PROBE_RDMA_NS : 0));
     probing->is_running = got == 0;
     if (got != 0)
         fail(probing, now->wall_ns);

@@ -80,6 +80,7 @@ static int open_source(void *arg)
     if (source->fd < 0)
         return sl_fail(-errno, "no socket for probes: %s", sluice_strerror(-errno));
     (void)setsockopt(source->fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on));
+    sl_probe_udp_room(source->fd);
     if (bind(source->fd, (const struct sockaddr *)&address, len) != 0) {
         err = sl_fail(-errno, "probes cannot be heard at %s: %s", config->probe_listen,
                       sluice_strerror(-errno));
