@@ -166,6 +166,9 @@ void sl_page_path_of(struct json_object *from, struct sl_state_path *to)
     to->number = rank_of(from, "path");
     to->sent_bytes = number_of(from, "sent_bytes");
     to->sent_messages = number_of(from, "sent_messages");
+    to->arriving_ns = number_of(from, "arriving_ns");
+    to->arriving_bytes = number_of(from, "arriving_bytes");
+    to->arriving_messages = number_of(from, "arriving_messages");
     to->resent = number_of(from, "resent");
     to->updated_ns = number_of(from, "updated_ns");
     TEXT(from, "name", to->name);

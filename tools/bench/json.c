@@ -98,6 +98,9 @@ static struct json_object *path_object(const struct sb_path *path)
     add_int(o, "sent_messages", (int64_t)stat->sent_messages);
     add_int(o, "received_bytes", (int64_t)stat->received_bytes);
     add_int(o, "received_messages", (int64_t)stat->received_messages);
+    add_int(o, "arriving_ns", (int64_t)stat->arriving_ns);
+    add_int(o, "arriving_bytes", (int64_t)stat->arriving_bytes);
+    add_int(o, "arriving_messages", (int64_t)stat->arriving_messages);
     add_int(o, "resent", (int64_t)stat->resent);
     add_int(o, "failures", (int64_t)stat->failures);
     add_int(o, "ups", (int64_t)stat->ups);

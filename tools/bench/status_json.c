@@ -182,6 +182,9 @@ static void add_path(FILE *out, const struct sl_state_path *p)
     add_number(out, "sent_messages", p->sent_messages);
     add_number(out, "received_bytes", p->received_bytes);
     add_number(out, "received_messages", p->received_messages);
+    add_number(out, "arriving_ns", p->arriving_ns);
+    add_number(out, "arriving_bytes", p->arriving_bytes);
+    add_number(out, "arriving_messages", p->arriving_messages);
     add_number(out, "resent", p->resent);
     add_number(out, "failures", p->failures);
     add_number(out, "ups", p->ups);

@@ -368,7 +368,7 @@ static void paths_of_sluice_bench_become_edges(void **state)
     struct sl_job *job = *state;
 
     assert_int_equal(read_seed(job, "read_page/bench"), 0);
-    assert_int_equal(job->edge_count, 1); /* without routes, and without what carried nothing */
+    assert_int_equal(job->edge_count, 2); /* without routes */
     assert_int_equal(job->edges[0].src, 0);
     assert_int_equal(job->edges[0].dst, 1);
     assert_int_equal(job->edges[0].messages, 4);
@@ -376,6 +376,11 @@ static void paths_of_sluice_bench_become_edges(void **state)
     assert_int_equal(job->edges[0].lost, 1);
     assert_string_equal(sl_job_string(job, job->edges[0].path), "lo");
     is_seconds(job->edges[0].wait_s[SL_JOB_WAIT_WIRE], 4 * 3.072); /* in the bin from 2 us on */
+    assert_int_equal(job->edges[1].src, 0); /* as rank 1 saw them arrive, which sent none */
+    assert_int_equal(job->edges[1].dst, 1);
+    assert_int_equal(job->edges[1].messages, 2);
+    assert_int_equal(job->edges[1].bytes, 2048);
+    is_seconds(job->edges[1].wait_s[SL_JOB_WAIT_WIRE], 5);
     is_refused("{\"tool\":\"sluice-bench\",\"ranks\":2,\"algorithm\":\"\",\"rows\":[],"
                "\"path_statistics\":[{\"rank\":0,\"peer\":2}]}",
                "no rank of the run");
