@@ -190,8 +190,8 @@ static uint32_t text_of(struct sl_job *job, const char *text)
     return sl_job_text(job, text, strlen(text));
 }
 
-/* Is its GPU at it? A kernel says so. Without kernels: the network waits for this GPU alone, and for
- * no peer: data is there and is not taken, and none comes to be sent. */
+/* Is its GPU at it? A kernel says so. Without kernels: not where the network waits for this GPU
+ * alone, and for no peer: data is there and is not taken, and none comes to be sent. */
 static bool is_started(const struct sl_nccl_tale *tale, const struct sl_nccl_call *call)
 {
     if (tale->has_kernels)
@@ -217,7 +217,9 @@ static int take_call(struct sl_job *job, const struct sl_nccl_tale *tale, uint32
         return 0; /* whether it has ended is not told */
     op.kind = (uint8_t)sl_job_kind_of(call->func, strlen(call->func));
     op.name = text_of(job, call->func);
-    op.state = !is_pending ? SL_JOB_DONE : is_started(tale, call) ? SL_JOB_STARTED : SL_JOB_ISSUED;
+    op.state = SL_JOB_DONE;
+    if (is_pending)
+        op.state = is_started(tale, call) ? SL_JOB_STARTED : SL_JOB_ISSUED;
     if (call->is_message) {
         if (op.kind != SL_JOB_SEND && op.kind != SL_JOB_RECV)
             return 0;

@@ -5,8 +5,9 @@
  *   live_ranks SIZE FAULT RANK     FAULT: none, stop, kill, sleep, other, exit, or within-MS
  *
  * Each step is an allreduce of all ranks and one of each half of them; with within-MS a long
- * all_gather of all ranks, and the rank stops so many milliseconds after it has called one. The parent waits for its
- * children and says on standard output which process is which rank, and when the fault came.
+ * all_gather of all ranks, and the rank stops so many milliseconds after it has called one. The
+ * parent waits for its children and says on standard output which process is which rank, and when
+ * the fault came.
  */
 #include <sluice/sluice.h>
 
