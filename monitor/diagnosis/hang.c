@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whom the wait-for graph accuses: who is waited for and waits for nobody. Probabilities: hang_inside.h.
+ * Whom the wait-for graph accuses: who is waited for and waits for nobody. Probabilities:
+ * hang_inside.h.
  */
 #include "monitor/diagnosis/hang.h"
 #include "core/err.h"

@@ -4,8 +4,8 @@
  *
  * Rule 1: who has not issued an operation that others wait in is waited for.
  * Rule 2: who has not ended an operation that another member has ended, although no member can
- * end it without all of them, is stuck itself, unless the data that it misses comes by a member that
- * does not go on: in a ring that one may have all that it needs, and not have passed it on.
+ * end it without all of them, is stuck itself, unless the data that it misses comes by a member
+ * that does not go on: in a ring that one may have all that it needs, and not have passed it on.
  * Where all have issued an operation and none has ended it, those that are still at something
  * earlier are waited for. Whoever is waited for and waits for nobody is accused; ranks that wait
  * for each other are a deadlock of the program, and ranks that called different things a mismatch.

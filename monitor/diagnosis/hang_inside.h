@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the hang rules share: hang_wait.c finds who waits for whom, hang_stuck.c who has
- * not ended what others have, hang.c accuses who waits for nobody, hang_comm.c what all have called, hang_say.c words it. */
+/* What the files of the hang rules share: hang_wait.c finds who waits for whom, hang_stuck.c who
+ * has not ended what others have, hang.c accuses who waits for nobody, hang_comm.c what all have
+ * called, hang_say.c words it. */
 #ifndef SL_MONITOR_DIAGNOSIS_HANG_INSIDE_H
 #define SL_MONITOR_DIAGNOSIS_HANG_INSIDE_H
 
@@ -33,11 +34,11 @@ struct sl_hang {
     struct sl_verdicts *verdicts;
 };
 
-/* Probabilities of a verdict's set: seen directly; what follows from what is missing; from the order
- * of calls alone; likelier explained elsewhere. Of made-up hangs the first three were right each
- * time (docs/perf/diagnosis.md): what they leave is for what those jobs do not have, several streams
- * (which break the order) and sources that leave things out, and is not measured. Nor is the last,
- * which those jobs do not give. */
+/* Probabilities of a verdict's set: seen directly; what follows from what is missing; from the
+ * order of calls alone; likelier explained elsewhere. Of made-up hangs the first three were right
+ * each time (docs/perf/diagnosis.md): what they leave is for what those jobs do not have, several
+ * streams (which break the order) and sources that leave things out, and is not measured. Nor is
+ * the last, which those jobs do not give. */
 #define SL_HANG_SURE 0.99
 #define SL_HANG_LIKELY 0.98
 #define SL_HANG_ORDER 0.9

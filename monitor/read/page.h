@@ -60,8 +60,8 @@ void sl_page_free(struct sl_page *page);
 void sl_page_in_place(struct sl_page *page, int fd);
 /* The state of a process in /proc, if it is the one that started then; '?': it is not. */
 char sl_page_process_state(int pid, uint64_t start_ticks);
-/* All of a file, in memory, where the caller frees it: aligned to 8 bytes. -ENOMEM, also where it is
- * longer than `most`; or what reading gave. */
+/* All of a file, in memory, where the caller frees it: aligned to 8 bytes. -ENOMEM, also where it
+ * is longer than `most`; or what reading gave. */
 int sl_page_read_all(struct sl_read_in *in, size_t most, void **out, size_t *len);
 /* What added to CLOCK_MONOTONIC gives nanoseconds since 1970, on this host. */
 int64_t sl_page_wall_ns(void);
@@ -74,8 +74,8 @@ int sl_page_take(struct sl_job *job, const struct sl_page *page, const struct sl
 
 /* A path as sluice-bench writes it, of --status and of --stats; its communicator is 0 there. */
 void sl_page_path_of(struct json_object *from, struct sl_state_path *to);
-/* What went by it, as an edge whose ends the caller has set, and what came, where that was measured, as
- * one of the other direction. -ENOMEM. */
+/* What went by it, as an edge whose ends the caller has set, and what came, where that was
+ * measured, as one of the other direction. -ENOMEM. */
 int sl_page_take_edge(struct sl_job *job, const struct sl_state_path *path,
                       struct sl_job_edge *edge);
 

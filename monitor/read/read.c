@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-/* A trace of Kineto lists process groups as the Flight Recorder's JSON does: it is asked before; and
- * NCCL's is a Chrome trace, too. */
+/* A trace of Kineto lists process groups as the Flight Recorder's JSON does: it is asked before;
+ * and NCCL's is a Chrome trace, too. */
 const struct sl_read_format *const sl_read_formats[] = {&sl_read_flight,
                                                         &sl_read_nccl_trace,
                                                         &sl_read_trace,
