@@ -8,8 +8,8 @@
 #define FEW 16      /* to which it is */
 #define HALVINGS 32 /* at most */
 
-/* The element that would be at `at`; smaller ones lie before it after it (C. A. R. Hoare, "Algorithm
- * 65: find", Commun. ACM 4, 1961). */
+/* The element that would be at `at`; smaller ones lie before it afterwards (C. A. R. Hoare,
+ * "Algorithm 65: find", Commun. ACM 4, 1961). */
 static double select_at(double *list, size_t count, size_t at)
 {
     size_t low = 0, high = count - 1;

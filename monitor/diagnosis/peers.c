@@ -18,6 +18,7 @@
 #define OWN_MARGIN 0.05 /* of its own history */
 #define PAUSE 20.0      /* spreads: Student's density has one in 7,000 steps beyond */
 #define UNSTEADY 5      /* a pause in so many steps is none any more */
+#define SLOWEST 20.0    /* times: slower than that is a hang */
 #define NORMAL 1.4826   /* from a median of absolute values to a standard deviation */
 
 struct judge {
@@ -230,14 +231,28 @@ static double pauses_beside(const struct judge *judge, const struct role *role, 
     return role->steps > steps ? (double)(role->pauses - own) / (double)(role->steps - steps) : 0;
 }
 
+/* Of three in four members 19 steps of 20 are within what is taken for no noise at all: what one
+ * inherits from the one before is no matter then. */
+static bool is_steady(const struct judge *judge, const struct role *role)
+{
+    uint32_t steps = judge->table->step_count, steady = 0;
+
+    for (uint32_t k = 0; k < role->count; k++) {
+        const double *list = around(judge, role->members[k]);
+        uint32_t far = 0;
+
+        for (uint32_t i = 0; i < steps; i++)
+            far += fabs(list[i]) > 2 * SPREAD_MIN;
+        steady += far <= steps / 20;
+    }
+    return 4 * steady >= 3 * role->count;
+}
+
 static void measure(const struct judge *judge, struct role *role)
 {
     double *list = judge->scratch + judge->table->step_count;
 
-    for (uint32_t k = 0; k < role->count; k++)
-        list[k] = spread_of(judge, role->members[k], 0);
-    /* Below what is taken for steady, steps are alike by whatever was taken off. */
-    role->memory = sl_median(list, role->count) > SPREAD_MIN ? memory_of(judge, role) : 0;
+    role->memory = is_steady(judge, role) ? 0 : memory_of(judge, role);
     for (uint32_t k = 0; k < role->count; k++) {
         uint32_t rank = role->members[k];
 
@@ -264,7 +279,8 @@ static void test(const struct judge *judge, const struct role *role, uint32_t ra
     const double *row = row_of(judge, rank);
     double before = 0;
 
-    sl_change_begin(change, judge->threshold, pauses_beside(judge, role, rank));
+    sl_change_begin(change, judge->threshold, pauses_beside(judge, role, rank),
+                    log(SLOWEST) / spread);
     for (uint32_t i = 0; i < judge->table->step_count; i++) {
         double beyond = row[i] - base;
 

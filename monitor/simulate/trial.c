@@ -17,6 +17,7 @@
 #define PEERS_LEAST 3
 #define HISTORY_LEAST 20 /* steps */
 #define SPREADS 4.0
+#define GROUPS_LEAST 4 /* rails, planes */
 
 static bool is_slow(enum sl_verdict_class cls)
 {
@@ -119,6 +120,17 @@ static bool is_as_slow(const struct sl_play_plan *plan, const struct sl_places *
     return true;
 }
 
+/* Rails or planes of which so few have messages are kinds of hardware: one may be older. */
+static bool is_kind(const struct sl_play_plan *plan, const struct sl_places *places)
+{
+    const struct sl_play_fault *fault = &plan->fault;
+    enum sl_family family = fault->group == SL_PLAY_RAIL ? SL_FAMILY_RAIL : SL_FAMILY_PLANE;
+
+    return fault->cls == SL_VERDICT_SLOW_GROUP &&
+           (fault->group == SL_PLAY_RAIL || fault->group == SL_PLAY_PLANE) &&
+           places->counts[family] < GROUPS_LEAST;
+}
+
 /* Whatever explains the slow cells passes the first of them: all of that is the culprit. */
 static bool is_alone(const struct sl_play_plan *plan, const struct sl_job *job,
                      const struct sl_places *places)
@@ -128,6 +140,8 @@ static bool is_alone(const struct sl_play_plan *plan, const struct sl_job *job,
     unsigned count = 0;
     bool is_any = false;
 
+    if (is_kind(plan, places))
+        return false;
     for (uint32_t i = 0; i < matrix->count && count == 0; i++)
         if (sl_play_wire_is_hit(plan, matrix->cells[i].src, matrix->cells[i].dst))
             count = sl_elements_of(places, matrix->cells[i].src, matrix->cells[i].dst,

@@ -260,7 +260,7 @@ static void seeds_26_271_a_median_of_two_kinds(void **state)
 }
 
 /* Two kinds of hosts, 5 to 30 % apart, were one population with a slow rank between or beside them,
- * and what healthy members differ by hid it; what longer sequences leave was thought to be memory. */
+ * and what healthy members differ by hid it; what longer sequences leave was taken for memory. */
 static void seeds_1016_1029_1067_1134_kinds_that_are_near(void **state)
 {
     static const struct {
@@ -289,6 +289,17 @@ static void seeds_1110_1142_few_steps(void **state)
     assert_true(trial.is_found);
 }
 
+/* Two stages, and shorter sequences in the first half than in the second: a healthy rank had become
+ * slow. */
+static void seed_50098_shorter_sequences_before(void **state)
+{
+    struct sl_trial trial;
+
+    (void)state;
+    seed_is(50098, SL_VERDICT_NOT_HUNG, 1, &trial);
+    assert_true(trial.is_silent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +319,7 @@ int main(void)
         cmocka_unit_test(seeds_26_271_a_median_of_two_kinds),
         cmocka_unit_test(seeds_1016_1029_1067_1134_kinds_that_are_near),
         cmocka_unit_test(seeds_1110_1142_few_steps),
+        cmocka_unit_test(seed_50098_shorter_sequences_before),
     };
 
     return cmocka_run_group_tests_name("diagnosis_simulate", tests, NULL, NULL);
