@@ -27,7 +27,7 @@ enum sl_play_group {
     SL_PLAY_LEAF,  /* a leaf switch: one rail of hosts_per_leaf hosts */
     SL_PLAY_RAIL,  /* the same NIC of all hosts */
     SL_PLAY_PLANE, /* two rails */
-    SL_PLAY_SPINE, /* a switch above the leaves of a rail: of every SL_PLAY_SPINES-th pair of them */
+    SL_PLAY_SPINE, /* a switch above the leaves of a rail, of some pairs of them */
     SL_PLAY_GROUPS
 };
 

@@ -11,11 +11,11 @@
  *                    and it is slower by more than 10 % (5 % in mid-job) and four spreads of a
  *                    step's noise (and of longer sequences, where stages or replicas are too few to
  *                    tell these, or hosts of two kinds look like them)
- *     slow_sender, slow_receiver, slow_link, slow_group     some message between hosts passes it, and
- *                    nothing else (a rank, a NIC, a link, a host, a leaf, a rail, a plane, a spine)
- *                    is passed by just the same pairs of ranks;
- *                    of rails and planes four at least have messages, as else one that is slower may
- *                    be an older kind of hardware
+ *     slow_sender, slow_receiver, slow_link, slow_group
+ *                    some message between hosts passes it, and nothing else (a rank, a NIC, a
+ *                    link, a host, a leaf, a rail, a plane, a spine) is passed by just the same
+ *                    pairs of ranks; of rails and planes four at least have messages, as else one
+ *                    that is slower may be an older kind of hardware
  */
 #ifndef SL_MONITOR_SIMULATE_TRIAL_H
 #define SL_MONITOR_SIMULATE_TRIAL_H
