@@ -330,6 +330,10 @@ static int judge_rank(struct judge *judge, const struct role *role, uint32_t ran
         test(judge, role, rank, fmax(log1p(judge->margin), SPREADS * role->between), &peers);
     if (known_steps(judge, rank) >= HISTORY_MIN) {
         middle = median_of(judge, rank, 0, half);
+        /* Who was faster than its peers, and is as they are now, is not slow: shorter sequences in
+         * the first half are not all taken off. */
+        if (role->count >= PEERS_MIN)
+            middle = fmax(middle, -SPREADS * role->between);
         test(judge, role, rank, middle + log1p(OWN_MARGIN), &own);
     }
     if (peers.is_alarm && (!own.is_alarm || peers.alarm <= own.alarm))

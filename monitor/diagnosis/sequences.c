@@ -43,8 +43,8 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* In one step. With two stages a median would halve a fault in one: the smaller is common to both,
- * of longer sequences and of shorter ones. */
+/* In one step. With two stages a median would halve a fault in one: the smaller is common to
+ * both. */
 static double common_of(double *list, uint32_t count, uint32_t roles)
 {
     uint32_t known = 0;
@@ -55,9 +55,7 @@ static double common_of(double *list, uint32_t count, uint32_t roles)
     if (known < 2)
         return 0;
     qsort(list, known, sizeof(*list), by_value);
-    if (roles > 2)
-        return list[(known - 1) / 2];
-    return fmax(0, list[(known - 1) / 4]) + fmin(0, list[known - 1 - (known - 1) / 4]);
+    return roles > 2 ? list[(known - 1) / 2] : fmax(0, list[(known - 1) / 4]);
 }
 
 /* ---- two stages ---- */
