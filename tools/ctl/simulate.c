@@ -157,12 +157,19 @@ static void print(struct json_object *object)
     json_object_put(object);
 }
 
+/* Of a slow group, as ports and routes name it. */
+static const char *const groups[SL_PLAY_GROUPS] = {[SL_PLAY_LEAF] = "leaf",
+                                                   [SL_PLAY_RAIL] = "rail",
+                                                   [SL_PLAY_PLANE] = "plane",
+                                                   [SL_PLAY_SPINE] = "spine"};
+
 static struct json_object *fault_json(const struct sl_play_fault *fault)
 {
     struct json_object *object = json_object_new_object();
 
     add(object, "class", text(sl_verdict_class_name((enum sl_verdict_class)fault->cls)));
-    add(object, "rank", json_object_new_int64(fault->rank));
+    add(object, fault->cls == SL_VERDICT_SLOW_GROUP ? groups[fault->group] : "rank",
+        json_object_new_int64(fault->rank));
     if (fault->cls == SL_VERDICT_SLOW_LINK)
         add(object, "peer", json_object_new_int64(fault->peer));
     add(object, "step", json_object_new_int64(fault->step));
@@ -188,6 +195,9 @@ static void say_plan(const struct sl_play_plan *plan)
         printf("truth: %s from rank %u to rank %u, %.2f times\n",
                sl_verdict_class_name(SL_VERDICT_SLOW_LINK), fault->rank, fault->peer,
                fault->strength);
+    else if (fault->cls == SL_VERDICT_SLOW_GROUP)
+        printf("truth: %s %s%u, %.2f times\n", sl_verdict_class_name(SL_VERDICT_SLOW_GROUP),
+               groups[fault->group], fault->rank, fault->strength);
     else if (fault->cls >= SL_VERDICT_SLOW_RANK)
         printf("truth: %s %u, %.2f times from step %u on\n",
                sl_verdict_class_name((enum sl_verdict_class)fault->cls), fault->rank,
