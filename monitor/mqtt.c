@@ -94,6 +94,7 @@ struct sl_mqtt {
     atomic_ulong connection; /* that is up */
     uint64_t connections;    /* of the thread: begun so far */
     bool is_refused;         /* of the thread: the broker said why */
+    bool is_told;            /* the same: the library said why a connection ended */
     pthread_mutex_t lock;    /* why */
     char why[160];
 };
@@ -249,6 +250,7 @@ static void on_disconnect(struct mosquitto *client, void *arg, int code,
     (void)client;
     (void)properties;
     atomic_store(&mqtt->connection, 0);
+    mqtt->is_told = true;
     if (!mqtt->is_refused)
         set_why(mqtt, code != 0 ? mqtt->lib.strerror(code) : "it was ended");
 }
@@ -300,16 +302,17 @@ static void *run(void *arg)
         int code;
 
         set_will(mqtt);
-        mqtt->is_refused = false;
+        mqtt->is_refused = mqtt->is_told = false;
         code = mqtt->lib.connect_bind_v5(mqtt->client, mqtt->host, mqtt->port,
                                          (int)mqtt->options.config->mqtt_keepalive_s, NULL, NULL);
-        if (code != MOSQ_ERR_SUCCESS)
-            set_why(mqtt, code == MOSQ_ERR_ERRNO ? strerror(errno) : mqtt->lib.strerror(code));
         while (code == MOSQ_ERR_SUCCESS && !atomic_load(&mqtt->is_over)) {
             code = mqtt->lib.loop(mqtt->client, 500, 1);
             if (atomic_load(&mqtt->connection) != 0)
                 wait_s = 1;
         }
+        /* Where TLS ends it early enough, the library calls nobody. */
+        if (code != MOSQ_ERR_SUCCESS && !mqtt->is_told && !mqtt->is_refused)
+            set_why(mqtt, code == MOSQ_ERR_ERRNO ? strerror(errno) : mqtt->lib.strerror(code));
         atomic_store(&mqtt->connection, 0);
         /* Not all at once, when a broker is back that had thousands. */
         if (!atomic_load(&mqtt->is_over))
