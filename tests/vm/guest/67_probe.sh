@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Agents of two hosts that probe each other over soft-RoCE (UD): of two rails the one that loses or delays is told.
-# limit: 240 s
+# limit: 500 s
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 build=$1
@@ -31,30 +31,33 @@ begin() {
     pids+=($!)
     until_true 60 test -S "$dir/$1" || { cat "$dir/$1.err"; return 1; }
 }
-# ask RAIL [ARGUMENT...]: from host a to host b; the last answer is in $dir/RAIL.
+# ask RAIL [ARGUMENT...]: from host a to host b; the last answer is in $dir/RAIL. On a busy machine fewer packets may be sent.
 ask() {
-    "$ctl" --socket "$dir/a" -o json probe --rdma --to 127.0.0.1:9496 --rail "$1" --count 500 --gap-us 4000 "${@:2}" >"$dir/$1" 2>"$dir/err" ||
+    "$ctl" --socket "$dir/a" -o json probe --rdma --to 127.0.0.1:9496 --rail "$1" --count 300 --gap-us 8000 "${@:2}" >"$dir/$1" 2>"$dir/err" ||
         { cat "$dir/$1" "$dir/err" "$dir"/*.err; return 1; }
-    [[ $(<"$dir/$1") =~ \"to_rail\":\"([^\"]*)\".*\"answered\":([0-9]+),\"lost_there\":([0-9]+),\"lost_back\":([0-9]+),\"rtt_ns\":\{\"least\":([0-9]+),\"mean\":([0-9]+),\"p50\":([0-9]+),\"p99\":([0-9]+) ]] ||
+    [[ $(<"$dir/$1") =~ \"to_rail\":\"([^\"]*)\".*\"sent\":([0-9]+),\"answered\":([0-9]+),\"lost_there\":([0-9]+),\"lost_back\":([0-9]+),\"rtt_ns\":\{\"least\":([0-9]+),\"mean\":([0-9]+),\"p50\":([0-9]+),\"p99\":([0-9]+) ]] ||
         { cat "$dir/$1"; return 1; }
-    to=${BASH_REMATCH[1]} answered=${BASH_REMATCH[2]} there=${BASH_REMATCH[3]} back=${BASH_REMATCH[4]} least=${BASH_REMATCH[5]} p50=${BASH_REMATCH[7]}
-    echo "# ${1} to $to: $answered of 500 answered, $there lost there, $back back; round trip $((p50 / 1000)) us (least $((least / 1000)), p99 $((BASH_REMATCH[8] / 1000)))" >&3
+    to=${BASH_REMATCH[1]} sent=${BASH_REMATCH[2]} answered=${BASH_REMATCH[3]} there=${BASH_REMATCH[4]} back=${BASH_REMATCH[5]} least=${BASH_REMATCH[6]}
+    echo "# ${1} to $to: $answered of $sent answered, $there lost there, $back back; round trip $((BASH_REMATCH[8] / 1000)) us (least $((least / 1000)), p99 $((BASH_REMATCH[9] / 1000)))" >&3
+    ((sent >= 50)) || { cat "$dir/$1"; return 1; }
 }
+loses_nothing() { ((answered == sent)) || { cat "$dir"/rxe*; return 1; }; }
+# within LEAST MOST COUNT: percent of what was sent.
+within() { ((100 * $3 >= $1 * sent && 100 * $3 <= $2 * sent)) || { echo "$3 of $sent are not within $1 and $2 %"; return 1; }; }
 
 two_clean_rails() {
-    ask rxe0:1 && [[ $to == rxe1:1 ]] && ((answered == 500)) && ask rxe2:1 && [[ $to == rxe3:1 ]] && ((answered == 500)) && ask rxe0:1 --bytes 1024 &&
-        ((answered == 500)) && ask rxe2:1 --traffic-class 106 && ((answered == 500))
+    ask rxe0:1 && [[ $to == rxe1:1 ]] && loses_nothing && ask rxe2:1 && [[ $to == rxe3:1 ]] && loses_nothing && ask rxe0:1 --bytes 1024 &&
+        loses_nothing && ask rxe2:1 --traffic-class 106 && loses_nothing
 }
 # 10 % each way is 19 % of the round trips.
 the_one_that_loses() {
     rail_netem A loss 10% || return
-    ask rxe0:1 && ((answered > 340 && answered < 460 && there > 20 && there < 85 && back > 15 && back < 80)) || return
-    ask rxe2:1 && ((answered == 500))
+    ask rxe0:1 && within 65 93 "$answered" && within 2 20 "$there" && within 2 20 "$back" && ask rxe2:1 && loses_nothing
 }
 the_one_that_delays() {
+    local clean
     rail_netem B delay 5ms || return
-    ask rxe0:1 && ((answered == 500 && least < 5000000)) || return
-    ask rxe2:1 && ((answered == 500 && least > 10000000))
+    ask rxe0:1 && loses_nothing && clean=$least && ask rxe2:1 && loses_nothing && ((least > 10000000 && least > clean))
 }
 one_that_is_down() {
     rail_down A a || return
@@ -63,8 +66,8 @@ one_that_is_down() {
 }
 # With no port named each that is up is probed; here both hosts have all four.
 each_port() {
-    "$ctl" --socket "$dir/a" probe --rdma --to 127.0.0.1:9496 --count 50 >"$dir/all" 2>&1 && cat "$dir/all" >&3
-    (($(grep -c '^a -> b .* 0 of 50 packets lost' "$dir/all") == 4)) || { cat "$dir/all"; return 1; }
+    "$ctl" --socket "$dir/a" probe --rdma --to 127.0.0.1:9496 --count 50 --gap-us 8000 >"$dir/all" 2>&1 && cat "$dir/all" >&3
+    (($(grep -c '^a -> b .* 0 of [0-9]* packets lost' "$dir/all") == 4)) || { cat "$dir/all"; return 1; }
 }
 # rxe keeps a device that is open for ever: an agent that nobody asks holds none.
 nothing_is_held() {
