@@ -320,6 +320,13 @@ static size_t stem_len(const char *name, size_t len)
     return len;
 }
 
+/* "pid 12", and what else a source has behind it. */
+static bool is_other_process(const char *subject, const char *process)
+{
+    return strncmp(subject, "pid ", 4) == 0 && strncmp(process, "pid ", 4) == 0 &&
+           strtol(subject + 4, NULL, 10) != strtol(process + 4, NULL, 10);
+}
+
 bool sl_evidence_is_elsewhere(const struct sl_job *job, const struct sl_evidence *it,
                               const char *device)
 {
@@ -327,6 +334,8 @@ bool sl_evidence_is_elsewhere(const struct sl_job *job, const struct sl_evidence
     const char *subject = sl_job_string(job, event->subject);
     size_t m = strcspn(subject, ":"), n = strlen(device), stem = stem_len(device, n);
 
+    if (strcmp(sl_job_string(job, event->kind), "process") == 0)
+        return is_other_process(subject, device);
     if (n == 0 || strcmp(sl_job_string(job, event->kind), "port") != 0 ||
         (m == n && memcmp(subject, device, n) == 0))
         return false;

@@ -111,6 +111,8 @@ uint32_t sl_fuse_host_of(const struct sl_job *job, const struct sl_object *objec
 
 const char *sl_fuse_device_of(const struct sl_job *job, const struct sl_object *object)
 {
+    if (object->kind == SL_OBJECT_RANK && object->a < job->rank_count)
+        return sl_job_string(job, job->ranks[object->a].process);
     return object->kind == SL_OBJECT_NIC || object->kind == SL_OBJECT_LINK
                ? sl_job_string(job, object->name)
                : "";

@@ -32,7 +32,8 @@ struct sl_sum {
 
 /* 0: it is on no host that is known. */
 uint32_t sl_fuse_host_of(const struct sl_job *job, const struct sl_object *object);
-/* Of a NIC, or of a link by name: its device, as ports are named by; "" otherwise. */
+/* Of a NIC, or of a link by name: its device, as ports are named by; of a rank its process; ""
+ * otherwise. */
 const char *sl_fuse_device_of(const struct sl_job *job, const struct sl_object *object);
 /* What was told of the likeliest object, and of its node's history, as evidence. -ENOMEM. */
 int sl_fuse_say(const struct sl_fuse *fuse, struct sl_verdict *verdict, const struct sl_sum *sum);

@@ -140,6 +140,32 @@ static void an_agent_narrows_a_set_to_the_rank_that_is_stopped(void **state)
     sl_cluster_model_free(model);
 }
 
+/* What an agent says of another process of the host is no word on this rank. */
+static void another_process_of_the_host_is_no_evidence(void **state)
+{
+    struct sl_cluster_model *model = maker_new();
+    struct sl_cluster_verdicts verdicts;
+    double before;
+
+    (void)state;
+    maker_hang(model, 1);
+    verdicts = maker_verdicts(model, &maker_judge);
+    assert_int_equal(verdicts.count, 1);
+    before = verdicts.list[0].probability;
+    sl_cluster_verdicts_free(&verdicts);
+    maker_status(
+        model, "n5",
+        "{\"id\":9,\"opened_ms\":5,\"kind\":\"process\",\"subject\":\"pid 10\","
+        "\"check\":\"stopped\",\"class\":\"RankSlow\",\"fatal\":false,\"text\":\"by a signal\"}");
+    verdicts = maker_verdicts(model, &maker_judge);
+    assert_int_equal(verdicts.count, 2);
+    for (unsigned i = 0; i < verdicts.count; i++)
+        if (verdicts.list[i].job[0] != '\0')
+            assert_true(verdicts.list[i].probability < before + 0.001);
+    sl_cluster_verdicts_free(&verdicts);
+    sl_cluster_model_free(model);
+}
+
 static void nodes_that_are_silent_and_what_agents_found_are_told(void **state)
 {
     struct sl_cluster_model *model = maker_new();
@@ -263,6 +289,7 @@ int main(void)
         cmocka_unit_test(an_id_is_of_the_incident),
         cmocka_unit_test(who_waits_for_the_culprit_is_not_accused),
         cmocka_unit_test(an_agent_narrows_a_set_to_the_rank_that_is_stopped),
+        cmocka_unit_test(another_process_of_the_host_is_no_evidence),
         cmocka_unit_test(nodes_that_are_silent_and_what_agents_found_are_told),
         cmocka_unit_test(claims_take_no_memory),
         cmocka_unit_test(what_lasts_is_opened_once_and_closed_once),
