@@ -11,7 +11,9 @@
  */
 #include "tcp/tcp.h"
 
+#include "core/clock.h"
 #include "core/err.h"
+#include "core/worker.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +42,7 @@ static void engine_del(void *engine, struct sl_tcp_watch *watch)
 
 static const struct sl_tcp_engine_ops no_engine = {
     .name = "none", .add = engine_add, .del = engine_del};
+static struct sl_worker worker = {.clock = &sl_clock_monotonic};
 static struct sl_tcp_iface iface;
 static struct sl_tcp_ep ep;
 static struct sl_tcp_conn conns[CONNS];
@@ -101,6 +104,7 @@ static void begin(bool crc, int peer[CONNS])
 
     memset(&iface, 0, sizeof(iface));
     memset(&ep, 0, sizeof(ep));
+    iface.base.worker = &worker;
     iface.engine_ops = &no_engine;
     iface.staging = staging;
     iface.budget = INT32_MAX;
