@@ -103,12 +103,28 @@ static uint32_t part(const struct finder *finder, const struct member *list, uin
     return at;
 }
 
-/* The list without one member, which lies between two kinds: a slow one of the faster kind, whose
- * last one it becomes. 0: it does not fall into two even so. */
+/* A host's hardware is of one kind: are the others of the member's host of the slower one? */
+static bool has_slower_host(const struct finder *finder, const struct member *list, uint32_t at,
+                            uint32_t count, const struct member *one)
+{
+    const struct sl_job_rank *ranks = finder->table->ranks;
+    uint32_t host = ranks[one->rank].host, faster = 0, slower = 0;
+
+    for (uint32_t i = 0; host != 0 && i < count; i++) {
+        faster += i < at && ranks[list[i].rank].host == host;
+        slower += i >= at && ranks[list[i].rank].host == host;
+    }
+    return slower > faster;
+}
+
+/* The list without one member, which lies between two kinds: it becomes the first of the slower
+ * kind where its host is of that, else the last of the faster one, and is slow then. 0: it does not
+ * fall into two even so. */
 static uint32_t part_without(const struct finder *finder, struct member *list, uint32_t count,
                              uint32_t one)
 {
     struct member between = list[one];
+    bool is_slower;
     uint32_t at;
 
     memmove(list + one, list + one + 1, (count - one - 1) * sizeof(*list));
@@ -118,9 +134,10 @@ static uint32_t part_without(const struct finder *finder, struct member *list, u
         list[one] = between;
         return 0;
     }
+    is_slower = has_slower_host(finder, list, at, count - 1, &between);
     memmove(list + at + 1, list + at, (count - at - 1) * sizeof(*list));
     list[at] = between;
-    return at + 1;
+    return is_slower ? at : at + 1;
 }
 
 static void split(struct finder *finder, struct member *list, uint32_t count, unsigned depth)

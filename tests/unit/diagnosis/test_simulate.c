@@ -300,6 +300,17 @@ static void seed_50098_shorter_sequences_before(void **state)
     assert_true(trial.is_silent);
 }
 
+/* A job of two kinds, of which ranks of the slower one lay in between in the few steps that it had. */
+static void seed_20048_between_two_kinds(void **state)
+{
+    struct sl_trial trial;
+
+    (void)state;
+    seed_is(20048, SL_VERDICT_DEAD, 2, &trial);
+    assert_true(trial.is_found);
+    assert_int_equal(trial.wrong, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +331,7 @@ int main(void)
         cmocka_unit_test(seeds_1016_1029_1067_1134_kinds_that_are_near),
         cmocka_unit_test(seeds_1110_1142_few_steps),
         cmocka_unit_test(seed_50098_shorter_sequences_before),
+        cmocka_unit_test(seed_20048_between_two_kinds),
     };
 
     return cmocka_run_group_tests_name("diagnosis_simulate", tests, NULL, NULL);
