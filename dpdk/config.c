@@ -89,9 +89,9 @@ struct sl_config_section sl_dpdk_section = {.area = "DPDK",
                                             .row_count = SL_ARRAY_LEN(rows),
                                             .size = sizeof(struct sl_dpdk_config)};
 
-/* AF22 of RFC 4594's low-latency data. Its bit of low delay, as the old type of service has it, puts
- * it into the first band of Linux's default queue, too. Who chose a class for all packets has chosen
- * the queue that they belong in. */
+/* AF22 of RFC 4594's low-latency data. Its bit of low delay, as the old type of service has it,
+ * puts it into the first band of Linux's default queue, too. Who chose a class for all packets has
+ * chosen the queue that they belong in. */
 #define HIGH_CLASS 80
 
 uint8_t sl_dpdk_high_class(const struct sl_dpdk_config *config)

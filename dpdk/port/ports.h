@@ -30,10 +30,10 @@
 #define SL_DPDK_MTU6_LEAST 1280 /* of ports with IPv6: RFC 8200, 5 */
 #define SL_DPDK_MTU_MOST 16384
 #define SL_DPDK_MTU_USUAL 9000 /* of ports that could take any */
-/* Bytes of a memif buffer, at least. A switch behind it may hand on frames of others that are longer
- * than the port's own; a sender by DPDK's driver that puts one into two buffers damages all that
- * follows (docs/design/0048-dpdk.md). Jumbo frames of NICs and switches are mostly of up to 9,216
- * bytes, and of mlx5 of 9,996. */
+/* Bytes of a memif buffer, at least. A switch behind it may hand on frames of others that are
+ * longer than the port's own; a sender by DPDK's driver that puts one into two buffers damages
+ * all that follows (docs/design/0048-dpdk.md). Jumbo frames of NICs and switches are mostly of
+ * up to 9,216 bytes, and of mlx5 of 9,996. */
 #define SL_DPDK_MEMIF_BUFFER 10240
 
 enum sl_dpdk_kind {

@@ -22,7 +22,7 @@
 #define SL_DP_TURN_NS UINT64_C(50000) /* to a reply; a quarter of what a sender probes after */
 #define SL_DP_HELD_NS UINT64_C(50000) /* that an answer waits for more packets */
 #define SL_DP_HELD_MOST 32u           /* packets of a route that it waits for */
-/* Of a message that may go first: less than frames have that try a path, as these go as data does. */
+/* Of a message that may go first: less than frames have that try a path, as these go as data. */
 #define SL_DP_HIGH_BYTES 1000u
 #define SL_DP_HIGH_PACKETS 4u /* under way, of a flow whose packets go first */
 

@@ -5,8 +5,8 @@
  *
  * A short message whose flow has little under way is asked to overtake other traffic in the
  * network's queues. It never overtakes packets of its own flow: then loss detection, which goes by
- * the order of transmission, would take those for lost. So as long as a packet of the other class is
- * under way, all that follow are of that class.
+ * the order of transmission, would take those for lost. So as long as a packet of the other class
+ * is under way, all that follow are of that class.
  */
 #include "dpdk/proto/inside.h"
 

@@ -2,11 +2,11 @@
 /*
  * Output queues, shaping and marks of the software switch.
  *
- * When the wire is free, the next frame is chosen among those that are there by then, and goes as a
- * whole. The preferred class is first. A token bucket bounds what it takes from others that wait, as
- * operators bound such queues; while no others wait, nothing is counted. This process may run late:
- * it chooses as of the time at which the wire was free, so the order is that of a switch which never
- * is.
+ * When the wire is free, the next frame is chosen among those that are there by then, and goes as
+ * a whole. The preferred class is first. A token bucket bounds what it takes from others that
+ * wait, as operators bound such queues; while no others wait, nothing is counted. This process may
+ * run late: it chooses as of the time at which the wire was free, so the order is that of a switch
+ * which never is.
  */
 #include "testing/dpdk/fabric_port.h"
 

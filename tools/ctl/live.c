@@ -150,8 +150,8 @@ static int look_at_source(struct live *live, unsigned i, struct sc_pages *pages,
     return err;
 }
 
-/* The oldest one of the same process; without one, the page itself: what passed before it was looked
- * at may be long ago. */
+/* The oldest one of the same process; without one, the page itself: what passed before it was
+ * looked at may be long ago. */
 static const struct sl_page *find_before(const struct live *live, const struct sl_page *page)
 {
     for (unsigned k = 0; k < live->kept_count; k++)

@@ -300,7 +300,7 @@ static void seed_50098_shorter_sequences_before(void **state)
     assert_true(trial.is_silent);
 }
 
-/* A job of two kinds, of which ranks of the slower one lay in between in the few steps that it had. */
+/* Two kinds of hosts, and few steps: ranks of the slower kind lay in between. */
 static void seed_20048_between_two_kinds(void **state)
 {
     struct sl_trial trial;
