@@ -123,9 +123,9 @@ int sl_dpdk_flow_number(struct sl_dpdk_user *user, uint32_t *out);
 void sl_dpdk_flow_forget(struct sl_dpdk_user *user, uint32_t number);
 
 /* Takes what came on the port, up to budget frames; hands over this user's packets. How many
- * packets came for any user: frames of strangers and for everybody keep no sleeper awake, unless there are
- * so many that the port may have more (then at least 1). Does not wait when another user polls it:
- * then only the inbox is emptied. */
+ * packets came for any user: frames of strangers and for everybody keep no sleeper awake, unless
+ * there are so many that the port may have more (then at least 1). Does not wait when another
+ * user polls it: then only the inbox is emptied. */
 unsigned sl_dpdk_user_poll(struct sl_dpdk_user *user, struct sl_dpdk_port *port, unsigned budget);
 
 /* Bytes of headers around a UDP payload: Ethernet, IP, UDP. */
