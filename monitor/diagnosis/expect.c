@@ -3,6 +3,11 @@
 #include "monitor/diagnosis/expect.h"
 #include "core/err.h"
 
+#define ORDER_NUMBER float
+#define ORDER_COUNT uint32_t
+#define ORDER_NEXT nextafterf
+#include "monitor/diagnosis/order.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,9 +16,6 @@
 #define SIZES 160        /* half octaves: up to 2^80 bytes */
 #define CELLS_MIN 4      /* that have a median */
 #define SAMPLE 8192      /* of a size: more tell no more */
-#define MANY 64          /* a list that is narrowed down; a shorter one is parted by pivots */
-#define FEW 16           /* to which it is */
-#define HALVINGS 32      /* at most */
 #define FAR (8 * 0.3466) /* four octaves: nobody is compared across more */
 
 enum { NEAR_LEAF, OTHER_LEAF, RELATIONS };
@@ -41,98 +43,16 @@ struct expect {
 
 /* ---- order statistics ---- */
 
-static float middle_of(float a, float b, float c)
-{
-    if (a > b) {
-        float swap = a;
-
-        a = b;
-        b = swap;
-    }
-    return c < a ? a : c > b ? b : c;
-}
-
 float sl_select(float *list, size_t count, size_t at)
 {
-    size_t low = 0, high = count - 1;
-
-    while (low < high) {
-        float pivot = middle_of(list[low], list[low + (high - low) / 2], list[high]);
-        size_t i = low, j = high;
-
-        for (;;) {
-            while (list[i] < pivot)
-                i++;
-            while (list[j] > pivot)
-                j--;
-            if (i >= j)
-                break;
-            float swap = list[i];
-
-            list[i++] = list[j];
-            list[j--] = swap;
-        }
-        if (j == high)
-            j--;
-        if (at <= j)
-            high = j;
-        else
-            low = j + 1;
-    }
-    return list[at];
-}
-
-/* How many are less. The compiler counts four at a time, without a branch. */
-static size_t count_below(const float *list, size_t count, float limit)
-{
-    uint32_t below = 0;
-
-    for (uint32_t i = 0; i < (uint32_t)count; i++)
-        below += list[i] < limit;
-    return below;
-}
-
-/* As sl_select(), of finite numbers, and the list stays: the interval that the element is in is
- * made smaller until it holds few. False: it does not become small (many are equal). */
-static bool narrow(const float *list, size_t count, size_t at, float *out)
-{
-    float low = list[0], high = list[0], few[FEW];
-    size_t below = 0, above = count, kept = 0;
-
-    for (size_t i = 0; i < count; i++) {
-        low = list[i] < low ? list[i] : low;
-        high = list[i] > high ? list[i] : high;
-    }
-    high = nextafterf(high, INFINITY);
-    for (unsigned tries = 0; above - below > FEW && tries < HALVINGS; tries++) {
-        /* In proportion, then in the middle, in case that some are far away. */
-        float share = tries % 2 ? 0.5f : ((float)(at - below) + 0.5f) / (float)(above - below);
-        float middle = low + (high - low) * share;
-        size_t less = count_below(list, count, middle);
-
-        if (less <= at) {
-            low = middle;
-            below = less;
-        } else {
-            high = middle;
-            above = less;
-        }
-    }
-    if (above - below > FEW)
-        return false;
-    for (size_t i = 0; i < count && kept < above - below; i++) {
-        few[kept] = list[i];
-        kept += list[i] >= low && list[i] < high;
-    }
-    *out = sl_select(few, kept, at - below);
-    return true;
+    return select_at(list, count, at);
 }
 
 void sl_middle_of(float *list, size_t count, float *lower, float *upper)
 {
     size_t at = count / 2;
 
-    if (count > MANY && narrow(list, count, at, upper) &&
+    if (count > ORDER_MANY && narrow(list, count, at, upper) &&
         (count % 2 != 0 || narrow(list, count, at - 1, lower))) {
         *lower = count % 2 != 0 ? *upper : *lower;
         return;
