@@ -2,6 +2,7 @@
 #include "monitor/api_answer.h"
 
 #include "monitor/event_line.h"
+#include "monitor/json_add.h"
 #include "monitor/observe.h"
 
 #include "core/err.h"
@@ -37,7 +38,7 @@ static void add_time(struct json_object *out, const char *key, uint64_t wall_ns)
         return;
     }
     sl_mon_time_text(wall_ns, text, sizeof(text));
-    sl_http_add_text(out, key, text);
+    sl_json_add_text(out, key, text);
 }
 
 /* What the wall clock said then, as it goes now: somebody may have set it in between. */
@@ -60,8 +61,8 @@ static struct json_object *object_of_host(struct sl_agent *agent)
     char host[256] = "";
 
     (void)gethostname(host, sizeof(host) - 1);
-    sl_http_add_text(object, "host", host);
-    sl_http_add_text(object, "boot_id", sl_mon_boot(sl_agent_mon(agent)));
+    sl_json_add_text(object, "host", host);
+    sl_json_add_text(object, "boot_id", sl_mon_boot(sl_agent_mon(agent)));
     return object;
 }
 
@@ -82,13 +83,13 @@ static struct json_object *probes_of(struct sl_agent *agent)
         struct json_object *one = json_object_new_object();
         const char *state = sl_agent_probe_state(agent, i);
 
-        sl_http_add_text(one, "name", probes[i].name);
-        sl_http_add_text(one, "how", probes[i].how);
-        sl_http_add_text(one, "state", state);
-        sl_http_add_bool(one, "is_alarm", is_alarm(state));
-        sl_http_add_text(one, "why", probes[i].why);
+        sl_json_add_text(one, "name", probes[i].name);
+        sl_json_add_text(one, "how", probes[i].how);
+        sl_json_add_text(one, "state", state);
+        sl_json_add_bool(one, "is_alarm", is_alarm(state));
+        sl_json_add_text(one, "why", probes[i].why);
         add_time(one, "sampled", probes[i].sampled_ns);
-        sl_http_add_number(one, "dropped", probes[i].dropped);
+        sl_json_add_number(one, "dropped", probes[i].dropped);
         json_object_array_add(list, one);
     }
     return list;
@@ -105,8 +106,8 @@ static int answer_health(struct sl_agent *agent, FILE *out, int *status)
     for (unsigned i = 0; i < count; i++)
         if (is_alarm(sl_agent_probe_state(agent, i)))
             json_object_array_add(stale, json_object_new_string(probes[i].name));
-    sl_http_add_bool(object, "healthy", is_fresh);
-    sl_http_add_text(object, "why", why);
+    sl_json_add_bool(object, "healthy", is_fresh);
+    sl_json_add_text(object, "why", why);
     json_object_object_add(object, "stale", stale);
     *status = is_fresh ? 200 : 503;
     return sl_http_write(object, out);
@@ -126,21 +127,21 @@ condition_of(struct sl_agent *agent, const struct sl_mon_subject *subject, enum 
 
     (void)sl_mon_checks_of(subject->kind, &first);
     evidence = &subject->evidence[check - first];
-    sl_http_add_text(one, "kind", sl_mon_kind_name(subject->kind));
-    sl_http_add_text(one, "subject", subject->name);
-    sl_http_add_text(one, "label", subject->label);
-    sl_http_add_text(one, "check", row->name);
-    sl_http_add_text(one, "class", row->condition);
-    sl_http_add_text(one, "severity", row->severity == SL_MON_FATAL ? "fatal" : "degraded");
-    sl_http_add_text(one, "state", sl_mon_state_name((enum sl_mon_state)condition->state));
+    sl_json_add_text(one, "kind", sl_mon_kind_name(subject->kind));
+    sl_json_add_text(one, "subject", subject->name);
+    sl_json_add_text(one, "label", subject->label);
+    sl_json_add_text(one, "check", row->name);
+    sl_json_add_text(one, "class", row->condition);
+    sl_json_add_text(one, "severity", row->severity == SL_MON_FATAL ? "fatal" : "degraded");
+    sl_json_add_text(one, "state", sl_mon_state_name((enum sl_mon_state)condition->state));
     add_time(one, "since", wall_of(now, condition->since_ns));
     add_seconds(one, "for_s",
                 now->mono_ns > condition->since_ns ? now->mono_ns - condition->since_ns : 0);
     add_time(one, "last_bad", condition->bad_ns == 0 ? 0 : wall_of(now, condition->bad_ns));
-    sl_http_add_number(one, "bad_samples", condition->bads);
-    sl_http_add_text(one, "source", evidence->source != NULL ? evidence->source : "");
-    sl_http_add_text(one, "text", evidence->text);
-    sl_http_add_text(one, "means", row->help);
+    sl_json_add_number(one, "bad_samples", condition->bads);
+    sl_json_add_text(one, "source", evidence->source != NULL ? evidence->source : "");
+    sl_json_add_text(one, "text", evidence->text);
+    sl_json_add_text(one, "means", row->help);
     json_object_object_add(
         one, "history", json_object_new_double(sl_mon_condition_history(condition, now->mono_ns)));
     return one;
@@ -210,12 +211,12 @@ static struct json_object *counts_of(const struct sl_mon *mon, const struct coun
                        *conditions = json_object_new_object();
 
     for (unsigned i = 0; i < SL_MON_KINDS; i++)
-        sl_http_add_number(subjects, sl_mon_kind_name((enum sl_mon_kind)i), counts->subjects[i]);
+        sl_json_add_number(subjects, sl_mon_kind_name((enum sl_mon_kind)i), counts->subjects[i]);
     for (unsigned i = 0; i < SL_MON_STATES; i++)
-        sl_http_add_number(conditions, sl_mon_state_name((enum sl_mon_state)i), counts->states[i]);
+        sl_json_add_number(conditions, sl_mon_state_name((enum sl_mon_state)i), counts->states[i]);
     json_object_object_add(out, "subjects", subjects);
     json_object_object_add(out, "conditions", conditions);
-    sl_http_add_number(out, "left_out", sl_mon_left_out(mon));
+    sl_json_add_number(out, "left_out", sl_mon_left_out(mon));
     return out;
 }
 
@@ -227,7 +228,7 @@ static int answer_index(FILE *out)
     const char *path, *help;
 
     for (unsigned i = 0; (path = sl_api_endpoint(i, &help)) != NULL; i++)
-        sl_http_add_text(list, path, help);
+        sl_json_add_text(list, path, help);
     json_object_object_add(object, "endpoints", list);
     return sl_http_write(object, out);
 }
@@ -243,20 +244,20 @@ static int answer_status(struct sl_agent *agent, FILE *out)
 
     count_all(mon, &counts);
     (void)gethostname(host, sizeof(host) - 1);
-    sl_http_add_text(object, "host", host);
-    sl_http_add_text(object, "boot_id", sl_mon_boot(mon));
-    sl_http_add_text(object, "agent_version", sl_agent_version(agent));
-    sl_http_add_number(object, "pid", (uint64_t)getpid());
+    sl_json_add_text(object, "host", host);
+    sl_json_add_text(object, "boot_id", sl_mon_boot(mon));
+    sl_json_add_text(object, "agent_version", sl_agent_version(agent));
+    sl_json_add_number(object, "pid", (uint64_t)getpid());
     add_time(object, "time", now->wall_ns);
     add_seconds(object, "host_up_s", now->boot_ns);
     add_seconds(object, "agent_up_s", sl_agent_up_ns(agent));
-    sl_http_add_bool(object, "records", sl_agent_records(agent));
-    sl_http_add_text(object, "health", health_of(&counts, is_fresh));
-    sl_http_add_bool(object, "fresh", is_fresh);
-    sl_http_add_text(object, "why", why);
-    sl_http_add_text(object, "note", sl_agent_note(agent));
-    sl_http_add_bool(object, "config_is_good", sl_agent_config_is_good(agent));
-    sl_http_add_number(object, "last_event", sl_mon_store_next(sl_agent_store(agent)) - 1);
+    sl_json_add_bool(object, "records", sl_agent_records(agent));
+    sl_json_add_text(object, "health", health_of(&counts, is_fresh));
+    sl_json_add_bool(object, "fresh", is_fresh);
+    sl_json_add_text(object, "why", why);
+    sl_json_add_text(object, "note", sl_agent_note(agent));
+    sl_json_add_bool(object, "config_is_good", sl_agent_config_is_good(agent));
+    sl_json_add_number(object, "last_event", sl_mon_store_next(sl_agent_store(agent)) - 1);
     json_object_object_add(object, "counts", counts_of(mon, &counts));
     json_object_object_add(object, "conditions", conditions_of(agent, NULL));
     json_object_object_add(object, "probes", probes_of(agent));
@@ -269,22 +270,22 @@ static struct json_object *port_of(struct sl_agent *agent, const struct sl_mon_p
     struct json_object *one = json_object_new_object(), *errors = json_object_new_object();
     const struct sl_mon_subject *subject = port->subject;
 
-    sl_http_add_text(one, "subject", subject->name);
-    sl_http_add_text(one, "label", subject->label);
+    sl_json_add_text(one, "subject", subject->name);
+    sl_json_add_text(one, "label", subject->label);
     if (port->last.has_state)
-        sl_http_add_bool(one, "up", port->last.is_up);
+        sl_json_add_bool(one, "up", port->last.is_up);
     else
         json_object_object_add(one, "up", NULL);
-    sl_http_add_bool(one, "in_use", sl_mon_in_use(sl_agent_mon(agent), subject));
-    sl_http_add_number(one, "speed_bits_per_s", port->last.speed);
-    sl_http_add_number(one, "transmit_bytes", port->sent);
-    sl_http_add_number(one, "receive_bytes", port->received);
-    sl_http_add_number(one, "flaps", port->flaps);
+    sl_json_add_bool(one, "in_use", sl_mon_in_use(sl_agent_mon(agent), subject));
+    sl_json_add_number(one, "speed_bits_per_s", port->last.speed);
+    sl_json_add_number(one, "transmit_bytes", port->sent);
+    sl_json_add_number(one, "receive_bytes", port->received);
+    sl_json_add_number(one, "flaps", port->flaps);
     for (unsigned i = 0; i < SL_MON_COUNTER_COUNT; i++)
         if (sl_mon_counters[i].kind[0] != '\0')
-            sl_http_add_number(errors, sl_mon_counters[i].kind, port->totals[i]);
+            sl_json_add_number(errors, sl_mon_counters[i].kind, port->totals[i]);
     json_object_object_add(one, "errors", errors);
-    sl_http_add_text(one, "state", sl_mon_state_name(sl_mon_subject_state(subject)));
+    sl_json_add_text(one, "state", sl_mon_state_name(sl_mon_subject_state(subject)));
     json_object_object_add(one, "conditions", conditions_of(agent, subject));
     return one;
 }
@@ -297,7 +298,7 @@ static int answer_ports(struct sl_agent *agent, FILE *out)
     char host[64] = "?";
 
     (void)gethostname(host, sizeof(host) - 1);
-    sl_http_add_text(object, "host", host);
+    sl_json_add_text(object, "host", host);
     add_time(object, "time", sl_mon_time(sl_agent_mon(agent))->wall_ns);
     for (unsigned i = 0; i < count; i++)
         json_object_array_add(list, port_of(agent, ports[i]));
@@ -321,7 +322,7 @@ static int answer_ranks(struct sl_agent *agent, FILE *out)
     char host[64] = "?";
 
     (void)gethostname(host, sizeof(host) - 1);
-    sl_http_add_text(object, "host", host);
+    sl_json_add_text(object, "host", host);
     add_time(object, "time", sl_mon_time(mon)->wall_ns);
     /* Whoever reads the answer by its beginning sees what it is. */
     json_object_object_add(object, "processes", list);
@@ -332,9 +333,9 @@ static int answer_ranks(struct sl_agent *agent, FILE *out)
         if (at->kind != SL_MON_PROCESS)
             continue;
         one = json_object_new_object();
-        sl_http_add_text(one, "subject", at->name);
-        sl_http_add_text(one, "label", at->label);
-        sl_http_add_text(one, "state", sl_mon_state_name(sl_mon_subject_state(at)));
+        sl_json_add_text(one, "subject", at->name);
+        sl_json_add_text(one, "label", at->label);
+        sl_json_add_text(one, "state", sl_mon_state_name(sl_mon_subject_state(at)));
         json_object_object_add(one, "conditions", conditions_of(agent, at));
         json_object_array_add(list, one);
     }
@@ -351,7 +352,7 @@ static int answer_source(struct sl_agent *agent, const char *name, FILE *out, in
     if (!sl_agent_json(agent, name, object)) {
         *status = 404;
         snprintf(why, sizeof(why), "no source '%s' is on here that has an answer of its own", name);
-        sl_http_add_text(object, "error", why);
+        sl_json_add_text(object, "error", why);
     }
     return sl_http_write(object, out);
 }
@@ -378,20 +379,20 @@ static int answer_config(struct sl_agent *agent, FILE *out)
                                    json_object_new_int64(*(const int64_t *)field));
             break;
         case SL_MON_CONFIG_WANTED:
-            sl_http_add_text(section, row->key, words[*(const enum sl_mon_wanted *)field]);
+            sl_json_add_text(section, row->key, words[*(const enum sl_mon_wanted *)field]);
             break;
         case SL_MON_CONFIG_MODE:
             snprintf(mode, sizeof(mode), "%04o", (unsigned)*(const int64_t *)field & 07777);
-            sl_http_add_text(section, row->key, mode);
+            sl_json_add_text(section, row->key, mode);
             break;
         case SL_MON_CONFIG_CHOICE:
             sl_mon_config_word(row, sl_agent_config(agent), word);
-            sl_http_add_text(section, row->key, word);
+            sl_json_add_text(section, row->key, word);
             break;
-        default: sl_http_add_text(section, row->key, field); break;
+        default: sl_json_add_text(section, row->key, field); break;
         }
     }
-    sl_http_add_bool(object, "last_reload_is_good", sl_agent_config_is_good(agent));
+    sl_json_add_bool(object, "last_reload_is_good", sl_agent_config_is_good(agent));
     json_object_object_add(object, "config", sections);
     return sl_http_write(object, out);
 }
@@ -443,19 +444,19 @@ static struct json_object *verdict_of(const struct sl_mon_verdict *verdict)
 {
     struct json_object *one = json_object_new_object();
 
-    sl_http_add_number(one, "id", verdict->id);
-    sl_http_add_bool(one, "open", verdict->closed_ns == 0);
+    sl_json_add_number(one, "id", verdict->id);
+    sl_json_add_bool(one, "open", verdict->closed_ns == 0);
     add_time(one, "opened", verdict->opened_ns);
     add_time(one, "closed", verdict->closed_ns);
     add_time(one, "acked", verdict->acked_ns);
-    sl_http_add_text(one, "acked_by", verdict->acked_by);
-    sl_http_add_text(one, "kind", verdict->kind);
-    sl_http_add_text(one, "subject", verdict->subject);
-    sl_http_add_text(one, "check", verdict->check);
-    sl_http_add_text(one, "class", verdict->condition);
-    sl_http_add_text(one, "severity", verdict->is_fatal ? "fatal" : "degraded");
-    sl_http_add_text(one, "text", verdict->text);
-    sl_http_add_text(one, "boot_id", verdict->boot_id);
+    sl_json_add_text(one, "acked_by", verdict->acked_by);
+    sl_json_add_text(one, "kind", verdict->kind);
+    sl_json_add_text(one, "subject", verdict->subject);
+    sl_json_add_text(one, "check", verdict->check);
+    sl_json_add_text(one, "class", verdict->condition);
+    sl_json_add_text(one, "severity", verdict->is_fatal ? "fatal" : "degraded");
+    sl_json_add_text(one, "text", verdict->text);
+    sl_json_add_text(one, "boot_id", verdict->boot_id);
     return one;
 }
 
@@ -482,8 +483,8 @@ static int answer_verdicts(struct sl_agent *agent, const struct sl_api_request *
     }
     free(verdicts);
     json_object_object_add(object, "verdicts", list);
-    sl_http_add_number(object, "next", at);
-    sl_http_add_bool(object, "more", left == 0);
+    sl_json_add_number(object, "next", at);
+    sl_json_add_bool(object, "more", left == 0);
     if (count < 0) {
         json_object_put(object);
         return count;
@@ -509,10 +510,10 @@ static int answer_ack(struct sl_agent *agent, const struct sl_api_request *reque
         return err;
     object = sl_http_object();
     if (err == 0) {
-        sl_http_add_number(object, "acked", request->id);
+        sl_json_add_number(object, "acked", request->id);
     } else {
         *status = 404;
-        sl_http_add_text(object, "error", sluice_last_error());
+        sl_json_add_text(object, "error", sluice_last_error());
     }
     return sl_http_write(object, out);
 }
@@ -530,9 +531,9 @@ static int answer_clear(struct sl_agent *agent, const struct sl_api_request *req
         *status = 404;
         snprintf(why, sizeof(why), "no %s is named %s", sl_mon_kind_name(request->kind),
                  request->subject);
-        sl_http_add_text(object, "error", why);
+        sl_json_add_text(object, "error", why);
     } else {
-        sl_http_add_bool(object, "cleared", sl_mon_clear(sl_agent_mon(agent), subject));
+        sl_json_add_bool(object, "cleared", sl_mon_clear(sl_agent_mon(agent), subject));
         sl_agent_turn(agent); /* it is told */
     }
     return sl_http_write(object, out);
@@ -546,10 +547,10 @@ static int answer_probe(struct sl_agent *agent, const struct sl_api_request *req
     int err = sl_agent_probe(agent, &request->probe, &id);
 
     if (err == 0) {
-        sl_http_add_number(object, "probe", id);
+        sl_json_add_number(object, "probe", id);
     } else {
         *status = err == -EAGAIN ? 503 : 400;
-        sl_http_add_text(object, "error", sluice_last_error());
+        sl_json_add_text(object, "error", sluice_last_error());
     }
     return sl_http_write(object, out);
 }

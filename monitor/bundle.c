@@ -4,6 +4,7 @@
 #include "monitor/event_line.h"
 
 #include "core/err.h"
+#include "monitor/json_add.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -50,16 +51,6 @@ void sl_bundle_close(struct sl_bundle *bundle)
 
 /* ---- lines ---- */
 
-static void add_text(struct json_object *line, const char *key, const char *value)
-{
-    json_object_object_add(line, key, json_object_new_string(value));
-}
-
-static void add_number(struct json_object *line, const char *key, uint64_t value)
-{
-    json_object_object_add(line, key, json_object_new_uint64(value));
-}
-
 /* Whole or not at all, as half a recording says something that was not so. */
 static void put(struct sl_bundle *bundle, const char *before, const char *text, const char *after)
 {
@@ -95,10 +86,10 @@ void sl_bundle_begin(struct sl_bundle *bundle, const char *version, size_t subje
 {
     struct json_object *line = json_object_new_object();
 
-    add_number(line, "bundle", SL_BUNDLE_VERSION);
-    add_text(line, "version", version);
-    add_number(line, "subjects", subjects_max);
-    add_number(line, "next_id", next_id);
+    sl_json_add_number(line, "bundle", SL_BUNDLE_VERSION);
+    sl_json_add_text(line, "version", version);
+    sl_json_add_number(line, "subjects", subjects_max);
+    sl_json_add_number(line, "next_id", next_id);
     put_object(bundle, line);
     bundle->time = (struct sl_mon_time){0};
 }
@@ -111,37 +102,37 @@ static void put_time(struct sl_bundle *bundle, const struct sl_mon_time *time)
         return;
     bundle->time = *time;
     line = json_object_new_object();
-    add_text(line, "in", "time");
-    add_number(line, "mono", time->mono_ns);
-    add_number(line, "wall", time->wall_ns);
-    add_number(line, "boot", time->boot_ns);
+    sl_json_add_text(line, "in", "time");
+    sl_json_add_number(line, "mono", time->mono_ns);
+    sl_json_add_number(line, "wall", time->wall_ns);
+    sl_json_add_number(line, "boot", time->boot_ns);
     put_object(bundle, line);
 }
 
 static void add_evidence(struct json_object *line, const struct sl_mon_evidence *evidence)
 {
-    add_text(line, "source", evidence->source != NULL ? evidence->source : "");
-    add_number(line, "before", evidence->before);
-    add_number(line, "after", evidence->after);
-    add_text(line, "text", evidence->text);
+    sl_json_add_text(line, "source", evidence->source != NULL ? evidence->source : "");
+    sl_json_add_number(line, "before", evidence->before);
+    sl_json_add_number(line, "after", evidence->after);
+    sl_json_add_text(line, "text", evidence->text);
 }
 
 static void add_condition(struct json_object *line, const struct sl_mon_condition *condition)
 {
     struct json_object *entered = json_object_new_array();
 
-    add_number(line, "state", condition->state);
-    add_number(line, "samples", condition->samples);
-    add_number(line, "recent", condition->recent);
-    add_number(line, "since", condition->since_ns);
-    add_number(line, "bad_ns", condition->bad_ns);
-    add_number(line, "bads", condition->bads);
-    add_number(line, "good", condition->good);
+    sl_json_add_number(line, "state", condition->state);
+    sl_json_add_number(line, "samples", condition->samples);
+    sl_json_add_number(line, "recent", condition->recent);
+    sl_json_add_number(line, "since", condition->since_ns);
+    sl_json_add_number(line, "bad_ns", condition->bad_ns);
+    sl_json_add_number(line, "bads", condition->bads);
+    sl_json_add_number(line, "good", condition->good);
     for (unsigned i = 0; i < SL_MON_STATES; i++)
         json_object_array_add(entered, json_object_new_uint64(condition->entered[i]));
     json_object_object_add(line, "entered", entered);
     json_object_object_add(line, "history", json_object_new_double(condition->history));
-    add_number(line, "history_ns", condition->history_ns);
+    sl_json_add_number(line, "history_ns", condition->history_ns);
 }
 
 void sl_bundle_input(struct sl_bundle *bundle, const struct sl_mon_time *time,
@@ -158,15 +149,15 @@ void sl_bundle_input(struct sl_bundle *bundle, const struct sl_mon_time *time,
         return;
     put_time(bundle, time);
     line = json_object_new_object();
-    add_text(line, "in", names[input->what]);
+    sl_json_add_text(line, "in", names[input->what]);
     if (input->what == SL_MON_PUT_BOOT) {
-        add_text(line, "id", input->boot_id);
+        sl_json_add_text(line, "id", input->boot_id);
     } else if (input->what != SL_MON_PUT_CALM) {
-        add_text(line, "kind", sl_mon_kind_name(input->kind));
-        add_text(line, "subject", input->name);
+        sl_json_add_text(line, "kind", sl_mon_kind_name(input->kind));
+        sl_json_add_text(line, "subject", input->name);
     }
     if (input->what >= SL_MON_PUT_SAMPLE)
-        add_text(line, "check", sl_mon_checks[input->check].name);
+        sl_json_add_text(line, "check", sl_mon_checks[input->check].name);
     if (input->what == SL_MON_PUT_SAMPLE && input->is_bad) {
         json_object_object_add(line, "bad", json_object_new_boolean(true));
         add_evidence(line, input->evidence);

@@ -2,6 +2,7 @@
 #include "monitor/event_line.h"
 
 #include "core/err.h"
+#include "monitor/json_add.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -46,16 +47,6 @@ void sl_mon_record_of(const struct sl_mon_transition *transition, struct sl_mon_
     out->history = transition->history;
 }
 
-static void add_text(struct json_object *line, const char *key, const char *value)
-{
-    json_object_object_add(line, key, json_object_new_string(value));
-}
-
-static void add_number(struct json_object *line, const char *key, uint64_t value)
-{
-    json_object_object_add(line, key, json_object_new_uint64(value));
-}
-
 /* What a transition is for a verdict, whose number is that of the one that opened it; or NULL. */
 static const char *verdict_of(const struct sl_mon_record *record)
 {
@@ -76,26 +67,26 @@ int sl_mon_event_line(const struct sl_mon_record *record, FILE *out)
     if (line == NULL)
         return sl_fail(-ENOMEM, "no memory for a line of JSON");
     sl_mon_time_text(record->wall_ns, time_text, sizeof(time_text));
-    add_number(line, "version", SL_MON_EVENT_VERSION);
-    add_text(line, "type", strcmp(record->from, record->to) == 0 ? "event" : "transition");
-    add_number(line, "id", record->id);
-    add_text(line, "time", time_text);
-    add_text(line, "kind", record->kind);
-    add_text(line, "subject", record->subject);
-    add_text(line, "check", record->check);
-    add_text(line, "class", record->condition);
-    add_text(line, "from", record->from);
-    add_text(line, "to", record->to);
+    sl_json_add_number(line, "version", SL_MON_EVENT_VERSION);
+    sl_json_add_text(line, "type", strcmp(record->from, record->to) == 0 ? "event" : "transition");
+    sl_json_add_number(line, "id", record->id);
+    sl_json_add_text(line, "time", time_text);
+    sl_json_add_text(line, "kind", record->kind);
+    sl_json_add_text(line, "subject", record->subject);
+    sl_json_add_text(line, "check", record->check);
+    sl_json_add_text(line, "class", record->condition);
+    sl_json_add_text(line, "from", record->from);
+    sl_json_add_text(line, "to", record->to);
     if (verdict_of(record) != NULL)
-        add_text(line, "verdict", verdict_of(record));
-    add_text(line, "cause", record->cause);
-    add_text(line, "source", record->source);
-    add_number(line, "before", record->before);
-    add_number(line, "after", record->after);
-    add_text(line, "text", record->text);
+        sl_json_add_text(line, "verdict", verdict_of(record));
+    sl_json_add_text(line, "cause", record->cause);
+    sl_json_add_text(line, "source", record->source);
+    sl_json_add_number(line, "before", record->before);
+    sl_json_add_number(line, "after", record->after);
+    sl_json_add_text(line, "text", record->text);
     json_object_object_add(line, "history", json_object_new_double(record->history));
-    add_number(line, "mono_ns", record->mono_ns);
-    add_text(line, "boot_id", record->boot_id);
+    sl_json_add_number(line, "mono_ns", record->mono_ns);
+    sl_json_add_text(line, "boot_id", record->boot_id);
     text = json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN);
     if (text == NULL)
         err = sl_fail(-ENOMEM, "no memory for a line of JSON");

@@ -2,32 +2,18 @@
 #include "monitor/http_answer.h"
 
 #include "core/err.h"
+#include "monitor/json_add.h"
 
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdlib.h>
-
-void sl_http_add_text(struct json_object *out, const char *key, const char *value)
-{
-    json_object_object_add(out, key, json_object_new_string(value));
-}
-
-void sl_http_add_number(struct json_object *out, const char *key, uint64_t value)
-{
-    json_object_object_add(out, key, json_object_new_uint64(value));
-}
-
-void sl_http_add_bool(struct json_object *out, const char *key, bool value)
-{
-    json_object_object_add(out, key, json_object_new_boolean(value));
-}
 
 struct json_object *sl_http_object(void)
 {
     struct json_object *object = json_object_new_object();
 
     if (object != NULL)
-        sl_http_add_number(object, "version", 1);
+        sl_json_add_number(object, "version", 1);
     return object;
 }
 
@@ -65,7 +51,7 @@ int sl_http_answer_error(int status, const char *why, struct sl_http_answer *out
     struct json_object *object = sl_http_object();
 
     *out = (struct sl_http_answer){.status = status, .type = "application/json"};
-    sl_http_add_text(object, "error", why);
+    sl_json_add_text(object, "error", why);
     return sl_http_answer_object(object, out);
 }
 

@@ -20,9 +20,6 @@ struct sl_http_answer {
 
 /* {"version":1}, to be added to; NULL without memory. */
 struct json_object *sl_http_object(void);
-void sl_http_add_text(struct json_object *out, const char *key, const char *value);
-void sl_http_add_number(struct json_object *out, const char *key, uint64_t value);
-void sl_http_add_bool(struct json_object *out, const char *key, bool value);
 
 /* The object as a line, and puts it. -ENOMEM. */
 int sl_http_write(struct json_object *object, FILE *out);

@@ -8,6 +8,7 @@
 #include "monitor/child.h"
 
 #include "core/err.h"
+#include "monitor/json_add.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -660,16 +661,6 @@ void sl_isolation_metrics(const struct sl_isolation *isolation, enum sl_mon_form
     sl_mon_metrics_number(out, is != NULL && !is->is_shadow);
 }
 
-static void add_text(struct json_object *to, const char *key, const char *value)
-{
-    json_object_object_add(to, key, json_object_new_string(value));
-}
-
-static void add_number(struct json_object *to, const char *key, uint64_t value)
-{
-    json_object_object_add(to, key, json_object_new_uint64(value));
-}
-
 /* The latest, whatever became of them. */
 static struct json_object *latest(const struct sl_isolation *isolation)
 {
@@ -683,7 +674,7 @@ static struct json_object *latest(const struct sl_isolation *isolation)
         char time_text[48];
 
         sl_mon_time_text(rows[i].wanted_ns, time_text, sizeof(time_text));
-        add_text(one, "time", time_text);
+        sl_json_add_text(one, "time", time_text);
         sl_mon_action_json(&rows[i], one);
         json_object_array_add(list, one);
     }
@@ -695,17 +686,17 @@ void sl_isolation_json(const struct sl_isolation *isolation, struct json_object 
 {
     struct json_object *own = json_object_new_object();
 
-    add_text(own, "plug", plug_name(isolation));
+    sl_json_add_text(own, "plug", plug_name(isolation));
     json_object_object_add(out, "isolation", own);
     if (isolation == NULL)
         return;
-    add_text(own, "mode", isolation->is_shadow ? "shadow" : "act");
-    add_text(own, "node", isolation->node);
+    sl_json_add_text(own, "mode", isolation->is_shadow ? "shadow" : "act");
+    sl_json_add_text(own, "node", isolation->node);
     json_object_object_add(own, "up", json_object_new_boolean(isolation->is_up));
-    add_text(own, "why", isolation->why);
+    sl_json_add_text(own, "why", isolation->why);
     json_object_object_add(own, "out", json_object_new_boolean(isolation->isolate.is_out));
-    add_number(own, "wanted", isolation->isolate.wanted);
-    add_number(own, "waiting", sl_isolate_waiting(&isolation->isolate));
+    sl_json_add_number(own, "wanted", isolation->isolate.wanted);
+    sl_json_add_number(own, "waiting", sl_isolate_waiting(&isolation->isolate));
     json_object_object_add(own, "breaker_open",
                            json_object_new_boolean(sl_isolate_is_refused(&isolation->isolate)));
     json_object_object_add(own, "actions", latest(isolation));

@@ -5,6 +5,7 @@
 #include "monitor/event_line.h"
 
 #include "core/err.h"
+#include "monitor/json_add.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -55,15 +56,15 @@ static struct json_object *verdict_of(const struct sl_mon_verdict *verdict)
 {
     struct json_object *one = json_object_new_object();
 
-    sl_http_add_number(one, "id", verdict->id);
-    sl_http_add_number(one, "opened_ms", verdict->opened_ns / 1000000);
-    sl_http_add_text(one, "kind", verdict->kind);
-    sl_http_add_text(one, "subject", verdict->subject);
-    sl_http_add_text(one, "check", verdict->check);
-    sl_http_add_text(one, "class", verdict->condition);
+    sl_json_add_number(one, "id", verdict->id);
+    sl_json_add_number(one, "opened_ms", verdict->opened_ns / 1000000);
+    sl_json_add_text(one, "kind", verdict->kind);
+    sl_json_add_text(one, "subject", verdict->subject);
+    sl_json_add_text(one, "check", verdict->check);
+    sl_json_add_text(one, "class", verdict->condition);
     json_object_object_add(one, "fatal", json_object_new_boolean(verdict->is_fatal));
     json_object_object_add(one, "acked", json_object_new_boolean(verdict->acked_ns != 0));
-    sl_http_add_text(one, "text", verdict->text);
+    sl_json_add_text(one, "text", verdict->text);
     return one;
 }
 
@@ -86,10 +87,10 @@ static void add_status(struct sl_agent *agent, struct json_object *out)
     char why[1024];
     bool is_fresh = sl_agent_is_fresh(agent, why, sizeof(why));
 
-    sl_http_add_text(out, "health", sl_api_health(agent));
+    sl_json_add_text(out, "health", sl_api_health(agent));
     json_object_object_add(out, "fresh", json_object_new_boolean(is_fresh));
-    sl_http_add_text(out, "why", why);
-    sl_http_add_text(out, "agent_version", sl_agent_version(agent));
+    sl_json_add_text(out, "why", why);
+    sl_json_add_text(out, "agent_version", sl_agent_version(agent));
     add_verdicts(agent, out);
 }
 
@@ -106,15 +107,15 @@ static void add_ports(struct sl_agent *agent, struct json_object *out)
         for (unsigned k = 0; k < SL_MON_COUNTER_COUNT; k++)
             if (sl_mon_counters[k].kind[0] != '\0')
                 errors += ports[i]->totals[k];
-        sl_http_add_text(one, "subject", ports[i]->subject->name);
+        sl_json_add_text(one, "subject", ports[i]->subject->name);
         if (ports[i]->last.has_state)
             json_object_object_add(one, "up", json_object_new_boolean(ports[i]->last.is_up));
-        sl_http_add_number(one, "speed", ports[i]->last.speed);
-        sl_http_add_number(one, "sent", ports[i]->sent);
-        sl_http_add_number(one, "received", ports[i]->received);
-        sl_http_add_number(one, "flaps", ports[i]->flaps);
-        sl_http_add_number(one, "errors", errors);
-        sl_http_add_text(one, "state", sl_mon_state_name(sl_mon_subject_state(ports[i]->subject)));
+        sl_json_add_number(one, "speed", ports[i]->last.speed);
+        sl_json_add_number(one, "sent", ports[i]->sent);
+        sl_json_add_number(one, "received", ports[i]->received);
+        sl_json_add_number(one, "flaps", ports[i]->flaps);
+        sl_json_add_number(one, "errors", errors);
+        sl_json_add_text(one, "state", sl_mon_state_name(sl_mon_subject_state(ports[i]->subject)));
         json_object_array_add(list, one);
     }
     json_object_object_add(out, "ports", list);
@@ -146,12 +147,12 @@ int sl_observe_write(struct sl_agent *agent, struct json_object *const bodies[SL
     int err = 0;
 
     sl_observe_node(sl_agent_config(agent), node);
-    sl_http_add_number(object, "version", SL_OBSERVE_VERSION);
-    sl_http_add_text(object, "node", node);
-    sl_http_add_text(object, "boot_id", sl_mon_boot(sl_agent_mon(agent)));
-    sl_http_add_number(object, "epoch", sl_agent_epoch_ms(agent));
-    sl_http_add_number(object, "seq", now->mono_ns / 1000000);
-    sl_http_add_number(object, "time_ms", now->wall_ns / 1000000);
+    sl_json_add_number(object, "version", SL_OBSERVE_VERSION);
+    sl_json_add_text(object, "node", node);
+    sl_json_add_text(object, "boot_id", sl_mon_boot(sl_agent_mon(agent)));
+    sl_json_add_number(object, "epoch", sl_agent_epoch_ms(agent));
+    sl_json_add_number(object, "seq", now->mono_ns / 1000000);
+    sl_json_add_number(object, "time_ms", now->wall_ns / 1000000);
     for (unsigned i = 0; i < SL_OBSERVE_SOURCES; i++)
         if (bodies[i] != NULL)
             json_object_object_add(sources, sl_observe_names[i], json_object_get(bodies[i]));

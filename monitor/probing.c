@@ -3,6 +3,7 @@
 
 #include "monitor/event_line.h"
 #include "monitor/child.h"
+#include "monitor/json_add.h"
 #include "monitor/probe_rdma.h"
 #include "monitor/probe_secret.h"
 #include "monitor/probe_udp.h"
@@ -242,26 +243,16 @@ void sl_probing_tick(struct sl_probing *probing, const struct sl_mon_time *now)
 
 /* ---- what others ask ---- */
 
-static void add_text(struct json_object *to, const char *key, const char *value)
-{
-    json_object_object_add(to, key, json_object_new_string(value));
-}
-
-static void add_number(struct json_object *to, const char *key, int64_t value)
-{
-    json_object_object_add(to, key, json_object_new_int64(value));
-}
-
 static void add_spread(struct json_object *to, const char *key,
                        const struct sl_probe_spread *spread)
 {
     struct json_object *one = json_object_new_object();
 
-    add_number(one, "least", spread->least_ns);
-    add_number(one, "mean", spread->mean_ns);
-    add_number(one, "p50", spread->p50_ns);
-    add_number(one, "p99", spread->p99_ns);
-    add_number(one, "most", spread->most_ns);
+    sl_json_add_signed(one, "least", spread->least_ns);
+    sl_json_add_signed(one, "mean", spread->mean_ns);
+    sl_json_add_signed(one, "p50", spread->p50_ns);
+    sl_json_add_signed(one, "p99", spread->p99_ns);
+    sl_json_add_signed(one, "most", spread->most_ns);
     json_object_object_add(to, key, one);
 }
 
@@ -270,16 +261,17 @@ static void add_ports(struct json_object *to, const struct one *one)
     const struct sl_probe_report *report = &one->report;
     char gid[48], to_gid[48];
 
-    add_text(to, "to_rail", report->to_rail[0] != '\0' ? report->to_rail : one->wish.to_rail);
-    add_number(to, "traffic_class", one->wish.traffic_class);
+    sl_json_add_text(to, "to_rail",
+                     report->to_rail[0] != '\0' ? report->to_rail : one->wish.to_rail);
+    sl_json_add_signed(to, "traffic_class", one->wish.traffic_class);
     if (report->mtu == 0)
         return; /* it did not come to that */
     sl_probe_gid_text(report->gid, gid, sizeof(gid));
     sl_probe_gid_text(report->to_gid, to_gid, sizeof(to_gid));
-    add_text(to, "gid", gid);
-    add_number(to, "gid_index", report->gid_index);
-    add_text(to, "to_gid", to_gid);
-    add_number(to, "mtu", report->mtu);
+    sl_json_add_text(to, "gid", gid);
+    sl_json_add_signed(to, "gid_index", report->gid_index);
+    sl_json_add_text(to, "to_gid", to_gid);
+    sl_json_add_signed(to, "mtu", report->mtu);
 }
 
 static struct json_object *one_json(const struct sl_probing *probing, const struct one *one)
@@ -289,26 +281,26 @@ static struct json_object *one_json(const struct sl_probing *probing, const stru
     char time_text[48];
 
     sl_mon_time_text(report->wall_ns, time_text, sizeof(time_text));
-    add_number(object, "version", 1);
-    add_text(object, "type", "probe");
-    add_number(object, "id", (int64_t)one->id);
-    add_text(object, "time", time_text);
-    add_text(object, "from", probing->host);
-    add_text(object, "to", report->host);
-    add_text(object, "address", one->wish.to);
-    add_text(object, "rail", one->wish.rail);
-    add_text(object, "transport", one->wish.is_rdma ? "rdma" : "udp");
+    sl_json_add_signed(object, "version", 1);
+    sl_json_add_text(object, "type", "probe");
+    sl_json_add_signed(object, "id", (int64_t)one->id);
+    sl_json_add_text(object, "time", time_text);
+    sl_json_add_text(object, "from", probing->host);
+    sl_json_add_text(object, "to", report->host);
+    sl_json_add_text(object, "address", one->wish.to);
+    sl_json_add_text(object, "rail", one->wish.rail);
+    sl_json_add_text(object, "transport", one->wish.is_rdma ? "rdma" : "udp");
     if (one->wish.is_rdma)
         add_ports(object, one);
-    add_number(object, "bytes", one->wish.bytes);
-    add_number(object, "sent", report->result.sent);
-    add_number(object, "answered", report->result.answered);
-    add_number(object, "lost_there", report->result.lost_there);
-    add_number(object, "lost_back", report->result.lost_back);
+    sl_json_add_signed(object, "bytes", one->wish.bytes);
+    sl_json_add_signed(object, "sent", report->result.sent);
+    sl_json_add_signed(object, "answered", report->result.answered);
+    sl_json_add_signed(object, "lost_there", report->result.lost_there);
+    sl_json_add_signed(object, "lost_back", report->result.lost_back);
     add_spread(object, "rtt_ns", &report->result.rtt);
     add_spread(object, "there_ns", &report->result.there);
     add_spread(object, "back_ns", &report->result.back);
-    add_text(object, "why", report->why);
+    sl_json_add_text(object, "why", report->why);
     return object;
 }
 
@@ -317,8 +309,8 @@ void sl_probing_json(const struct sl_probing *probing, struct json_object *out)
     struct json_object *own = json_object_new_object(), *list = json_object_new_array();
 
     json_object_object_add(out, "probing", own);
-    add_number(own, "waiting", probing->waiting_count);
-    add_number(own, "last", (int64_t)probing->last_id);
+    sl_json_add_signed(own, "waiting", probing->waiting_count);
+    sl_json_add_signed(own, "last", (int64_t)probing->last_id);
     for (unsigned i = 0; i < probing->kept_count; i++)
         json_object_array_add(list, one_json(probing, &probing->kept[i]));
     json_object_object_add(own, "results", list);

@@ -2,6 +2,7 @@
 #include "monitor/steering.h"
 
 #include "monitor/event_line.h"
+#include "monitor/json_add.h"
 #include "monitor/steer.h"
 
 #include "core/err.h"
@@ -154,29 +155,19 @@ static const struct sl_mon_evidence *worst(const struct sl_steering *steering, c
 
 /* ---- what changes ---- */
 
-static void add_text(struct json_object *to, const char *key, const char *value)
-{
-    json_object_object_add(to, key, json_object_new_string(value));
-}
-
-static void add_number(struct json_object *to, const char *key, uint64_t value)
-{
-    json_object_object_add(to, key, json_object_new_uint64(value));
-}
-
 static void add_past(const struct past *past, struct json_object *to)
 {
     char time_text[48];
 
     sl_mon_time_text(past->wall_ns, time_text, sizeof(time_text));
-    add_text(to, "time", time_text);
-    add_text(to, "port", past->port);
-    add_text(to, "from", sl_steer_state_name(past->from));
-    add_text(to, "to", sl_steer_state_name(past->to));
-    add_number(to, "weight", past->weight);
-    add_text(to, "why", past->why);
-    add_text(to, "check", past->check);
-    add_text(to, "text", past->text);
+    sl_json_add_text(to, "time", time_text);
+    sl_json_add_text(to, "port", past->port);
+    sl_json_add_text(to, "from", sl_steer_state_name(past->from));
+    sl_json_add_text(to, "to", sl_steer_state_name(past->to));
+    sl_json_add_number(to, "weight", past->weight);
+    sl_json_add_text(to, "why", past->why);
+    sl_json_add_text(to, "check", past->check);
+    sl_json_add_text(to, "text", past->text);
 }
 
 /* A line among the events. */
@@ -187,10 +178,10 @@ static void tell(const struct sl_steering *steering, const struct past *past)
 
     if (line == NULL)
         return;
-    add_number(line, "version", SL_MON_EVENT_VERSION);
-    add_text(line, "type", "steer");
+    sl_json_add_number(line, "version", SL_MON_EVENT_VERSION);
+    sl_json_add_text(line, "type", "steer");
     add_past(past, line);
-    add_text(line, "mode", modes[steering->is_shadow ? SHADOW : ACT]);
+    sl_json_add_text(line, "mode", modes[steering->is_shadow ? SHADOW : ACT]);
     text = json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN);
     if (text != NULL &&
         (fprintf(steering->options.log, "%s\n", text) < 0 || fflush(steering->options.log) != 0))
@@ -405,14 +396,14 @@ static struct json_object *ports_json(const struct sl_steering *steering)
             continue;
         one = json_object_new_object();
         evidence = worst(steering, port->name, &check);
-        add_text(one, "port", port->name);
-        add_text(one, "state", sl_steer_state_name(port->state));
-        add_number(one, "weight", sl_steer_weight(&steering->steer, port));
+        sl_json_add_text(one, "port", port->name);
+        sl_json_add_text(one, "state", sl_steer_state_name(port->state));
+        sl_json_add_number(one, "weight", sl_steer_weight(&steering->steer, port));
         json_object_object_add(one, "refused", json_object_new_boolean(port->is_refused));
-        add_number(one, "for_s", (now_ns - port->since_ns) / SL_MON_S);
-        add_number(one, "rest_s", sl_steer_rest_ns(&steering->steer, port) / SL_MON_S);
-        add_text(one, "check", check);
-        add_text(one, "text", evidence != NULL ? evidence->text : "");
+        sl_json_add_number(one, "for_s", (now_ns - port->since_ns) / SL_MON_S);
+        sl_json_add_number(one, "rest_s", sl_steer_rest_ns(&steering->steer, port) / SL_MON_S);
+        sl_json_add_text(one, "check", check);
+        sl_json_add_text(one, "text", evidence != NULL ? evidence->text : "");
         json_object_array_add(list, one);
     }
     return list;
@@ -423,13 +414,16 @@ void sl_steering_json(const struct sl_steering *steering, struct json_object *ou
     struct json_object *own = json_object_new_object(), *list;
 
     json_object_object_add(out, "steering", own);
-    add_text(own, "mode", modes[steering == NULL ? OFF : steering->is_shadow ? SHADOW : ACT]);
+    sl_json_add_text(own, "mode",
+                     modes[steering == NULL      ? OFF
+                           : steering->is_shadow ? SHADOW
+                                                 : ACT]);
     if (steering == NULL)
         return;
-    add_text(own, "table", steering->file);
+    sl_json_add_text(own, "table", steering->file);
     json_object_object_add(own, "up", json_object_new_boolean(steering->is_up));
-    add_text(own, "why", steering->why);
-    add_number(own, "refused", steering->steer.refused);
+    sl_json_add_text(own, "why", steering->why);
+    sl_json_add_number(own, "refused", steering->steer.refused);
     json_object_object_add(own, "ports", ports_json(steering));
     list = json_object_new_array();
     for (unsigned i = 0; i < steering->past_count; i++) {

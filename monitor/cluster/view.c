@@ -2,6 +2,7 @@
 #include "monitor/cluster/view.h"
 
 #include "core/err.h"
+#include "monitor/json_add.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -59,13 +60,13 @@ static struct json_object *link_json(const struct sl_cluster_link *link)
 {
     struct json_object *out = json_object_new_object();
 
-    sl_http_add_bool(out, "asked_for", link->is_asked_for);
-    sl_http_add_bool(out, "up", link->is_up);
-    sl_http_add_text(out, "broker", link->where);
-    sl_http_add_text(out, "why", link->why);
-    sl_http_add_number(out, "messages", link->messages);
-    sl_http_add_number(out, "published", link->published);
-    sl_http_add_number(out, "actions", link->actions);
+    sl_json_add_bool(out, "asked_for", link->is_asked_for);
+    sl_json_add_bool(out, "up", link->is_up);
+    sl_json_add_text(out, "broker", link->where);
+    sl_json_add_text(out, "why", link->why);
+    sl_json_add_number(out, "messages", link->messages);
+    sl_json_add_number(out, "published", link->published);
+    sl_json_add_number(out, "actions", link->actions);
     return out;
 }
 
@@ -73,11 +74,11 @@ static struct json_object *nodes_json(const struct sl_cluster_totals *totals)
 {
     struct json_object *out = json_object_new_object();
 
-    sl_http_add_number(out, "all", totals->nodes);
-    sl_http_add_number(out, "ok", totals->ok);
-    sl_http_add_number(out, "degraded", totals->degraded);
-    sl_http_add_number(out, "bad", totals->bad);
-    sl_http_add_number(out, "silent", totals->silent);
+    sl_json_add_number(out, "all", totals->nodes);
+    sl_json_add_number(out, "ok", totals->ok);
+    sl_json_add_number(out, "degraded", totals->degraded);
+    sl_json_add_number(out, "bad", totals->bad);
+    sl_json_add_number(out, "silent", totals->silent);
     return out;
 }
 
@@ -92,30 +93,30 @@ struct json_object *sl_cluster_state_json(const struct sl_cluster_view *view)
         json_object_put(http);
         return NULL;
     }
-    sl_http_add_text(out, "instance", view->instance);
-    sl_http_add_text(out, "agent_version", view->version);
-    sl_http_add_number(out, "time_ms", (uint64_t)view->now_ms);
-    sl_http_add_number(out, "up_s", (view->now_ns - view->begun_ns) / 1000000000);
+    sl_json_add_text(out, "instance", view->instance);
+    sl_json_add_text(out, "agent_version", view->version);
+    sl_json_add_number(out, "time_ms", (uint64_t)view->now_ms);
+    sl_json_add_number(out, "up_s", (view->now_ns - view->begun_ns) / 1000000000);
     json_object_object_add(out, "nodes", nodes_json(&totals));
-    sl_http_add_number(out, "jobs", totals.jobs);
-    sl_http_add_number(out, "ranks", totals.ranks);
-    sl_http_add_number(out, "ranks_waiting", totals.waiting);
-    sl_http_add_number(out, "verdicts_open", totals.open);
-    sl_http_add_number(out, "verdicts_fatal", totals.fatal);
-    sl_http_add_number(out, "changes", view->book->changes);
-    sl_http_add_number(out, "observations", counts->taken);
-    sl_http_add_number(out, "observations_old", counts->old);
-    sl_http_add_number(out, "observations_refused", counts->refused);
-    sl_http_add_number(out, "observations_left_out", counts->left_out);
-    sl_http_add_number(out, "bytes", counts->bytes);
-    sl_http_add_number(out, "judged_us", view->judged_ns / 1000);
-    sl_http_add_number(http, "agents", view->collect.agents);
-    sl_http_add_number(http, "failing", view->collect.failing);
-    sl_http_add_number(http, "answers", view->collect.answers);
-    sl_http_add_number(http, "failures", view->collect.failures);
+    sl_json_add_number(out, "jobs", totals.jobs);
+    sl_json_add_number(out, "ranks", totals.ranks);
+    sl_json_add_number(out, "ranks_waiting", totals.waiting);
+    sl_json_add_number(out, "verdicts_open", totals.open);
+    sl_json_add_number(out, "verdicts_fatal", totals.fatal);
+    sl_json_add_number(out, "changes", view->book->changes);
+    sl_json_add_number(out, "observations", counts->taken);
+    sl_json_add_number(out, "observations_old", counts->old);
+    sl_json_add_number(out, "observations_refused", counts->refused);
+    sl_json_add_number(out, "observations_left_out", counts->left_out);
+    sl_json_add_number(out, "bytes", counts->bytes);
+    sl_json_add_number(out, "judged_us", view->judged_ns / 1000);
+    sl_json_add_number(http, "agents", view->collect.agents);
+    sl_json_add_number(http, "failing", view->collect.failing);
+    sl_json_add_number(http, "answers", view->collect.answers);
+    sl_json_add_number(http, "failures", view->collect.failures);
     json_object_object_add(out, "http", http);
     json_object_object_add(out, "mqtt", link_json(&view->link));
-    sl_http_add_text(out, "members_why", view->members_why);
+    sl_json_add_text(out, "members_why", view->members_why);
     return out;
 }
 
@@ -127,18 +128,18 @@ static struct json_object *node_json(const struct sl_cluster_view *view,
     struct json_object *out = json_object_new_object();
     uint64_t ago = view->now_ns > node->heard_ns ? (view->now_ns - node->heard_ns) / 1000000000 : 0;
 
-    sl_http_add_text(out, "name", node->name);
-    sl_http_add_text(out, "state", sl_cluster_state_of(node, view->silent_before_ns));
-    sl_http_add_text(out, "agent_version", node->facts.version);
-    sl_http_add_text(out, "boot_id", node->boot_id);
-    sl_http_add_text(out, "asked_at", node->where);
-    sl_http_add_text(out, "why", node->why[0] != '\0' ? node->why : node->facts.why);
-    sl_http_add_number(out, "heard_s", ago);
+    sl_json_add_text(out, "name", node->name);
+    sl_json_add_text(out, "state", sl_cluster_state_of(node, view->silent_before_ns));
+    sl_json_add_text(out, "agent_version", node->facts.version);
+    sl_json_add_text(out, "boot_id", node->boot_id);
+    sl_json_add_text(out, "asked_at", node->where);
+    sl_json_add_text(out, "why", node->why[0] != '\0' ? node->why : node->facts.why);
+    sl_json_add_number(out, "heard_s", ago);
     add_time(out, "observed_ms", node->obs[SL_OBSERVE_STATUS].time_ms);
-    sl_http_add_bool(out, "dead", node->is_dead);
-    sl_http_add_number(out, "verdicts", node->facts.verdict_count);
-    sl_http_add_number(out, "ranks", node->facts.rank_count);
-    sl_http_add_number(out, "ports", node->facts.port_count);
+    sl_json_add_bool(out, "dead", node->is_dead);
+    sl_json_add_number(out, "verdicts", node->facts.verdict_count);
+    sl_json_add_number(out, "ranks", node->facts.rank_count);
+    sl_json_add_number(out, "ports", node->facts.port_count);
     return out;
 }
 
@@ -163,7 +164,7 @@ static struct json_object *answer_nodes(const struct sl_cluster_view *view,
         left--;
     }
     json_object_object_add(out, "nodes", list);
-    sl_http_add_bool(out, "more", is_more);
+    sl_json_add_bool(out, "more", is_more);
     return out;
 }
 
@@ -179,7 +180,7 @@ static struct json_object *answer_map(const struct sl_cluster_view *view)
         states[i] = sl_cluster_state_of(nodes[i], view->silent_before_ns)[0];
     }
     json_object_object_add(out, "names", list);
-    sl_http_add_text(out, "states", states != NULL ? states : "");
+    sl_json_add_text(out, "states", states != NULL ? states : "");
     free(states);
     return out;
 }
@@ -211,7 +212,7 @@ static struct json_object *answer_ports(const struct sl_cluster_view *view, cons
     if (node == NULL)
         return NULL;
     out = sl_http_object();
-    sl_http_add_text(out, "node", node->name);
+    sl_json_add_text(out, "node", node->name);
     json_object_object_add(out, "ports", sl_history_json(view->history, node));
     return out;
 }
@@ -243,8 +244,8 @@ static void add_fused(struct json_object *out, const struct sl_cluster_verdict *
     for (unsigned i = 0; i < verdict->cause_count; i++) {
         struct json_object *one = json_object_new_object();
 
-        sl_http_add_text(one, "fault", sl_fault_name((enum sl_fault)verdict->causes[i].fault));
-        sl_http_add_text(one, "object", verdict->causes[i].object);
+        sl_json_add_text(one, "fault", sl_fault_name((enum sl_fault)verdict->causes[i].fault));
+        sl_json_add_text(one, "object", verdict->causes[i].object);
         add_share(one, "probability", verdict->causes[i].probability);
         json_object_array_add(causes, one);
     }
@@ -259,23 +260,23 @@ struct json_object *sl_cluster_verdict_json(const struct sl_book_entry *entry)
     const struct sl_cluster_verdict *verdict = &entry->verdict;
     struct json_object *out = json_object_new_object();
 
-    sl_http_add_text(out, "id", verdict->id);
-    sl_http_add_bool(out, "open", sl_book_is_open(entry));
-    sl_http_add_text(out, "class", verdict->cls);
-    sl_http_add_text(out, "object", verdict->object);
-    sl_http_add_text(out, "node", verdict->node);
-    sl_http_add_text(out, "job", verdict->job);
-    sl_http_add_text(out, "severity", verdict->is_fatal ? "fatal" : "degraded");
+    sl_json_add_text(out, "id", verdict->id);
+    sl_json_add_bool(out, "open", sl_book_is_open(entry));
+    sl_json_add_text(out, "class", verdict->cls);
+    sl_json_add_text(out, "object", verdict->object);
+    sl_json_add_text(out, "node", verdict->node);
+    sl_json_add_text(out, "job", verdict->job);
+    sl_json_add_text(out, "severity", verdict->is_fatal ? "fatal" : "degraded");
     add_share(out, "probability", verdict->probability);
     add_time(out, "since_ms", verdict->since_ms);
     add_time(out, "opened_ms", entry->opened_ms);
     add_time(out, "closed_ms", entry->closed_ms);
-    sl_http_add_number(out, "change", entry->change);
+    sl_json_add_number(out, "change", entry->change);
     json_object_object_add(out, "evidence", texts(verdict->evidence, verdict->evidence_count));
     json_object_object_add(out, "others", texts(verdict->others, verdict->other_count));
     add_fused(out, verdict);
-    sl_http_add_bool(out, "isolate", entry->has_acted);
-    sl_http_add_bool(out, "bundle", entry->has_case);
+    sl_json_add_bool(out, "isolate", entry->has_acted);
+    sl_json_add_bool(out, "bundle", entry->has_case);
     return out;
 }
 
@@ -309,7 +310,7 @@ static struct json_object *answer_verdicts(const struct sl_cluster_view *view, b
         json_object_array_add(array, sl_cluster_verdict_json(list[shown]));
     free(list);
     json_object_object_add(out, "verdicts", array);
-    sl_http_add_number(out, "left_out", count - shown);
+    sl_json_add_number(out, "left_out", count - shown);
     return out;
 }
 
@@ -327,8 +328,8 @@ static struct json_object *answer_health(const struct sl_cluster_view *view, int
                           : "";
 
     *status = why[0] == '\0' ? 200 : 503;
-    sl_http_add_bool(out, "healthy", why[0] == '\0');
-    sl_http_add_text(out, "why", why);
+    sl_json_add_bool(out, "healthy", why[0] == '\0');
+    sl_json_add_text(out, "why", why);
     return out;
 }
 
@@ -338,7 +339,7 @@ static struct json_object *answer_index(void)
     const char *path, *help;
 
     for (unsigned i = 0; (path = sl_cluster_endpoint(i, &help)) != NULL; i++)
-        sl_http_add_text(list, path, help);
+        sl_json_add_text(list, path, help);
     json_object_object_add(out, "endpoints", list);
     return out;
 }

@@ -4,6 +4,7 @@
 #include "monitor/cluster/view.h"
 
 #include "core/err.h"
+#include "monitor/json_add.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,16 +14,6 @@
 
 #define WAITS_MAX 64  /* operations of a graph */
 #define LISTED_MAX 64 /* ranks that a group names */
-
-static void add_text(struct json_object *out, const char *key, const char *value)
-{
-    json_object_object_add(out, key, json_object_new_string(value));
-}
-
-static void add_number(struct json_object *out, const char *key, int64_t value)
-{
-    json_object_object_add(out, key, json_object_new_int64(value));
-}
 
 /* ---- jobs ---- */
 
@@ -41,12 +32,12 @@ static struct json_object *job_json(const struct sl_facts_job *job)
         waiting++;
         longest = rank->fact->op.for_ms > longest ? rank->fact->op.for_ms : longest;
     }
-    add_text(out, "name", job->name);
-    add_number(out, "size", job->size);
-    add_number(out, "ranks", job->rank_count);
-    add_number(out, "waiting", waiting);
-    add_number(out, "silent", silent);
-    add_number(out, "longest_wait_ms", longest);
+    sl_json_add_text(out, "name", job->name);
+    sl_json_add_signed(out, "size", job->size);
+    sl_json_add_signed(out, "ranks", job->rank_count);
+    sl_json_add_signed(out, "waiting", waiting);
+    sl_json_add_signed(out, "silent", silent);
+    sl_json_add_signed(out, "longest_wait_ms", longest);
     return out;
 }
 
@@ -60,7 +51,7 @@ struct json_object *sl_cluster_jobs_json(const struct sl_cluster_view *view)
         json_object_put(list);
         return NULL;
     }
-    add_number(out, "version", 1);
+    sl_json_add_signed(out, "version", 1);
     for (unsigned i = 0; i < jobs.count; i++)
         json_object_array_add(list, job_json(&jobs.list[i]));
     json_object_object_add(out, "jobs", list);
@@ -144,7 +135,7 @@ static void add_cells(struct json_object *out, struct sl_job *job)
             left_out++;
     }
     json_object_object_add(out, "cells", list);
-    add_number(out, "left_out", (int64_t)left_out);
+    sl_json_add_signed(out, "left_out", (int64_t)left_out);
 }
 
 struct json_object *sl_cluster_matrix_json(const struct sl_cluster_view *view, const char *name)
@@ -161,9 +152,9 @@ struct json_object *sl_cluster_matrix_json(const struct sl_cluster_view *view, c
         (void)add_arriving(from, job);
         out = json_object_new_object();
         hosts = json_object_new_array();
-        add_number(out, "version", 1);
-        add_text(out, "job", from->name);
-        add_number(out, "size", from->size);
+        sl_json_add_signed(out, "version", 1);
+        sl_json_add_text(out, "job", from->name);
+        sl_json_add_signed(out, "size", from->size);
         for (uint32_t i = 0; i < job->rank_count && i < from->size; i++)
             json_object_array_add(hosts,
                                   json_object_new_string(sl_job_string(job, job->ranks[i].host)));
@@ -243,13 +234,14 @@ static struct json_object *wait_json(const struct graph *graph, const struct wai
 {
     struct json_object *out = json_object_new_object();
 
-    add_text(out, "operation", sl_job_string(graph->job, wait->op->name));
-    add_text(out, "shape", sl_job_string(graph->job, wait->op->shape));
-    add_text(out, "communicator", sl_job_string(graph->job, graph->job->comms[wait->comm].name));
-    add_number(out, "number", (int64_t)wait->seq);
-    add_number(out, "since_ms", wait->since_ns / 1000000);
-    add_number(out, "waiting", wait->waiter_count);
-    add_number(out, "not_there", wait->behind_count);
+    sl_json_add_text(out, "operation", sl_job_string(graph->job, wait->op->name));
+    sl_json_add_text(out, "shape", sl_job_string(graph->job, wait->op->shape));
+    sl_json_add_text(out, "communicator",
+                     sl_job_string(graph->job, graph->job->comms[wait->comm].name));
+    sl_json_add_signed(out, "number", (int64_t)wait->seq);
+    sl_json_add_signed(out, "since_ms", wait->since_ns / 1000000);
+    sl_json_add_signed(out, "waiting", wait->waiter_count);
+    sl_json_add_signed(out, "not_there", wait->behind_count);
     json_object_object_add(out, "ranks_waiting", json_object_get(wait->waiters));
     json_object_object_add(out, "ranks_not_there", json_object_get(wait->behind));
     return out;
@@ -292,10 +284,10 @@ static struct json_object *graph_json(struct graph *graph, int64_t now_ms)
     char key[16];
 
     find_waits(graph);
-    add_number(out, "version", 1);
-    add_text(out, "job", graph->from->name);
-    add_number(out, "size", graph->from->size);
-    add_number(out, "time_ms", now_ms);
+    sl_json_add_signed(out, "version", 1);
+    sl_json_add_text(out, "job", graph->from->name);
+    sl_json_add_signed(out, "size", graph->from->size);
+    sl_json_add_signed(out, "time_ms", now_ms);
     for (unsigned i = 0; i < graph->wait_count; i++) {
         json_object_array_add(waits, wait_json(graph, &graph->waits[i]));
         json_object_put(graph->waits[i].waiters);
@@ -303,12 +295,12 @@ static struct json_object *graph_json(struct graph *graph, int64_t now_ms)
     }
     for (uint32_t i = 0; i < graph->job->rank_count && i < 1024; i++) {
         snprintf(key, sizeof(key), "%u", i);
-        add_text(hosts, key, sl_job_string(graph->job, graph->job->ranks[i].host));
+        sl_json_add_text(hosts, key, sl_job_string(graph->job, graph->job->ranks[i].host));
     }
     json_object_object_add(out, "waits", waits);
     json_object_object_add(out, "peers", peers_json(graph));
     json_object_object_add(out, "hosts", hosts);
-    add_number(out, "left_out", graph->left_out);
+    sl_json_add_signed(out, "left_out", graph->left_out);
     return out;
 }
 
