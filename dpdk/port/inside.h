@@ -94,8 +94,9 @@ struct sl_dpdk_port {
     uint64_t starting_ns;    /* since then */
     int socket_fd;           /* of a client's connection, the driver's */
     uint64_t socket_inode;
-    int xdp_fd;   /* of af_xdp: reserves its interface; -1: none */
-    int group_fd; /* keeps the kernel's interface in the port's IPv6 group; -1: none */
+    int xdp_fd;      /* of af_xdp: reserves its interface; -1: none */
+    int group_fd;    /* keeps the kernel's interface in the port's IPv6 group; -1: none */
+    int drop_fds[2]; /* spare the kernel the port's packets, of IPv4 and of IPv6; -1: none */
     uint64_t restart_ns, restart_wait_ns, hurry_until_ns;
     _Atomic uint64_t restarts;
 };
@@ -137,6 +138,13 @@ void sl_dpdk_driver_traits(const char *driver, const struct sl_dpdk_spec *spec,
 
 /* Reserves the interface of a port of af_xdp until *out is closed. -EBUSY. Under control. */
 int sl_dpdk_xdp_reserve(const struct sl_dpdk_spec *spec, int *out);
+
+/* ---- kernel.c ---- */
+
+/* Of a port of af_packet: the kernel, which has a copy of each packet, looks at the port's no more,
+ * where it lets programs of BPF say so. Does nothing for others. */
+void sl_dpdk_kernel_drop(struct sl_dpdk_port *port);
+void sl_dpdk_kernel_drop_end(struct sl_dpdk_port *port);
 
 /* ---- pool.c ---- */
 

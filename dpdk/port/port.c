@@ -272,6 +272,7 @@ static int set_up(struct sl_dpdk_port *port, const struct sl_dpdk_port_settings 
     }
     sl_dpdk_port_sleep_open(port);
     sl_dpdk_group_join(port);
+    sl_dpdk_kernel_drop(port);
     return 0;
 }
 
@@ -292,6 +293,7 @@ static void port_free(struct sl_dpdk_port *port)
     if (port->xdp_fd >= 0)
         close(port->xdp_fd);
     sl_dpdk_group_leave(port);
+    sl_dpdk_kernel_drop_end(port);
     pthread_mutex_destroy(&port->neighbours_lock);
     free(port);
 }
@@ -308,6 +310,7 @@ static int open_port(const struct sl_dpdk_spec *spec, const struct sl_dpdk_port_
     pthread_mutex_init(&port->neighbours_lock, NULL);
     port->idx = (uint16_t)idx;
     port->sleep_fd = port->xdp_fd = port->group_fd = -1;
+    port->drop_fds[0] = port->drop_fds[1] = -1;
     port->spec = *spec;
     err = sl_dpdk_server_check(spec);
     if (err == 0)

@@ -84,6 +84,32 @@ routed() {
 # over_ipv6: as ranks_over, the ports having an address of IPv6 alone.
 over_ipv6() { SLUICE_DPDK_PORTS="net_$1,iface=data0@ip=fd00:79::1%r/64" ranks_over "${1%0*}" 2; }
 
+# spares_the_kernel VERSION: the kernel has a copy of each packet that a port of af_packet takes, and does not look for a way for it.
+spares_the_kernel() {
+    local ports=net_af_packet0,iface=data0 i ranks=() status=0 came unwanted
+    (($1 == 4)) || ports+=@ip=fd00:79::1%r/64
+    veth_hosts 2 9000 || { echo "$veth_why"; return 1; }
+    for i in 0 1; do
+        SLUICE_RANK=$i SLUICE_SIZE=2 SLUICE_JOB=spares-$$ SLUICE_SECRET=known-to-ranks-of-this-run SLUICE_TRANSPORT=dpdk SLUICE_LOG=dpdk:info \
+            SLUICE_MODULES_DIR=$build/dpdk SLUICE_ROOT=10.79.0.1:7715 SLUICE_INTERFACE=ctl0 SLUICE_DPDK_PORTS=$ports \
+            timeout 30 nsenter --target "${veth_pids[i]}" --net -- "$build/tools/bench/sluice-bench" -b 1M -e 1M -i 3 -c 1 &
+        ranks+=($!)
+    done
+    for i in 0 1; do wait "${ranks[i]}" || status=1; done
+    for i in 0 1; do
+        came=$(veth_in "$i" cat /proc/net/dev | awk '$1 == "data0:" { print $3 }')
+        if (($1 == 4)); then
+            unwanted=$(veth_in "$i" awk '/^Ip:/ && ++line == 2 { print $6 }' /proc/net/snmp) # InAddrErrors
+        else
+            unwanted=$(veth_in "$i" awk '$1 == "Ip6InReceives" { print $2 }' /proc/net/snmp6)
+        fi
+        echo "host $i: $came packets, of which the kernel looked at $unwanted"
+        ((came > 500 && unwanted < 20)) || status=1
+    done
+    veth_down
+    return "$status"
+}
+
 veth_hosts 2 1500 || tap_skip_all "$veth_why"
 veth_down
 for wire in af_packet af_xdp; do
@@ -95,6 +121,13 @@ if [[ -e $build/dpdk/sluice-dpdk.so ]]; then
     tap_case three_ranks_over_af_packet_and_a_bridge_add_up ranks_over af_packet 3
     tap_case two_ranks_over_af_packet_and_ipv6_add_up over_ipv6 af_packet0
     tap_case two_ranks_over_af_xdp_and_ipv6_add_up over_ipv6 af_xdp0
+    for version in 4 6; do
+        if [[ $(printf '6.6\n%s\n' "$(uname -r)" | sort -V | head -n 1) == 6.6 ]]; then
+            tap_case "the_kernel_leaves_packets_of_af_packet_and_ipv${version}_alone" spares_the_kernel "$version"
+        else
+            tap_skip "the_kernel_leaves_packets_of_af_packet_and_ipv${version}_alone" "programs that go with their process (tcx) need Linux 6.6"
+        fi
+    done
     tap_case a_kernel_that_routes_ipv6_finds_ranks_and_is_found routed
 fi
 tap_done
