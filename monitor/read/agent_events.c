@@ -255,24 +255,20 @@ int sl_read_agent_ports(struct sl_job *job, struct json_object *object)
     return err == 0 ? finish(&answer) : err;
 }
 
-static bool has(const char *head, size_t len, const char *word)
-{
-    return memmem(head, len, word, strlen(word)) != NULL;
-}
-
 static bool is_answer(const char *head, size_t len)
 {
     size_t at = 0;
 
     while (at < len && (head[at] == ' ' || head[at] == '\n' || head[at] == '\r'))
         at++;
-    if (at == len || head[at] != '{' || !has(head, len < 64 ? len : 64, "\"version\""))
+    if (at == len || head[at] != '{' || !sl_read_has(head, len < 64 ? len : 64, "\"version\""))
         return false;
-    return has(head, len, "\"agent_version\"") ||
-           (has(head, len < 512 ? len : 512, "\"events\"") && has(head, len, "[")) ||
-           (has(head, len < 512 ? len : 512, "\"host\"") &&
-            (has(head, len < 512 ? len : 512, "\"verdicts\"") ||
-             has(head, len < 512 ? len : 512, "\"ports\"")));
+    return sl_read_has(head, len, "\"agent_version\"") ||
+           (sl_read_has(head, len < 512 ? len : 512, "\"events\"") &&
+            sl_read_has(head, len, "[")) ||
+           (sl_read_has(head, len < 512 ? len : 512, "\"host\"") &&
+            (sl_read_has(head, len < 512 ? len : 512, "\"verdicts\"") ||
+             sl_read_has(head, len < 512 ? len : 512, "\"ports\"")));
 }
 
 const struct sl_read_format sl_read_agent = {
@@ -331,8 +327,9 @@ static bool is_lines(const char *head, size_t len)
 {
     size_t first = len < 128 ? len : 128;
 
-    return len > 0 && head[0] == '{' && has(head, first, "\"version\":") &&
-           (has(head, first, "\"type\":\"transition\"") || has(head, first, "\"type\":\"event\""));
+    return len > 0 && head[0] == '{' && sl_read_has(head, first, "\"version\":") &&
+           (sl_read_has(head, first, "\"type\":\"transition\"") ||
+            sl_read_has(head, first, "\"type\":\"event\""));
 }
 
 const struct sl_read_format sl_read_agent_lines = {

@@ -93,17 +93,12 @@ static int read_run(struct sl_job *job, struct sl_read_in *in)
     return got;
 }
 
-static bool has(const char *head, size_t len, const char *text)
-{
-    return memmem(head, len, text, strlen(text)) != NULL;
-}
-
 static bool is_run(const char *head, size_t len)
 {
     size_t first = len < 4096 ? len : 4096;
 
-    return len > 0 && head[0] == '{' && has(head, first, "\"sluice-bench\"") &&
-           has(head, first, "\"algorithm\"") && has(head, first, "\"rows\"");
+    return len > 0 && head[0] == '{' && sl_read_has(head, first, "\"sluice-bench\"") &&
+           sl_read_has(head, first, "\"algorithm\"") && sl_read_has(head, first, "\"rows\"");
 }
 
 const struct sl_read_format sl_read_bench = {

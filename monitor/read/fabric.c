@@ -206,7 +206,7 @@ bool sl_fabric_is(const char *head, size_t len)
     static const char *const words[] = {"\nswitchguid=", "\ncaguid=", "\nrtguid="};
 
     for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (memmem(head, len, words[i], strlen(words[i])) != NULL)
+        if (sl_read_has(head, len, words[i]))
             return true;
     return false;
 }

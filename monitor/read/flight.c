@@ -451,11 +451,6 @@ static char first_of(const char *head, size_t len)
     return '\0';
 }
 
-static bool holds(const char *head, size_t len, const char *word)
-{
-    return memmem(head, len, word, strlen(word)) != NULL;
-}
-
 /* No other format is a pickle: one that is no dump is refused with what is wrong with it. */
 static bool is_pickle(const char *head, size_t len)
 {
@@ -465,8 +460,8 @@ static bool is_pickle(const char *head, size_t len)
 
 static bool is_json(const char *head, size_t len)
 {
-    return first_of(head, len) == '{' &&
-           (holds(head, len, "\"pg_config\"") || holds(head, len, "\"collective_seq_id\""));
+    return first_of(head, len) == '{' && (sl_read_has(head, len, "\"pg_config\"") ||
+                                          sl_read_has(head, len, "\"collective_seq_id\""));
 }
 
 const struct sl_read_format sl_read_flight = {

@@ -99,8 +99,8 @@ static bool is_history(const char *head, size_t len)
 
     while (at < len && (head[at] == ' ' || head[at] == '\n' || head[at] == '\r'))
         at++;
-    return at < len && head[at] == '[' && memmem(head, len, "\"node_id\"", 9) != NULL &&
-           memmem(head, len, "\"event_type\"", 12) != NULL;
+    return at < len && head[at] == '[' && sl_read_has(head, len, "\"node_id\"") &&
+           sl_read_has(head, len, "\"event_type\"");
 }
 
 const struct sl_read_format sl_read_history = {

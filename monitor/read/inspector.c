@@ -436,7 +436,7 @@ static bool is_inspector(const char *head, size_t len)
     if (len == 0 || head[0] != '{')
         return false;
     for (unsigned i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (memmem(head, len, keys[i], strlen(keys[i])) == NULL)
+        if (!sl_read_has(head, len, keys[i]))
             return false;
     return true;
 }

@@ -277,17 +277,12 @@ static int read_observations(struct sl_job *job, struct sl_read_in *in)
     return err;
 }
 
-static bool has(const char *head, size_t len, const char *word)
-{
-    return memmem(head, len, word, strlen(word)) != NULL;
-}
-
 static bool is_observations(const char *head, size_t len)
 {
     static const char begin[] = "{\"version\":1,\"node\":\"";
 
     return len >= sizeof(begin) && memcmp(head, begin, sizeof(begin) - 1) == 0 &&
-           has(head, len < 256 ? len : 256, "\"epoch\":");
+           sl_read_has(head, len < 256 ? len : 256, "\"epoch\":");
 }
 
 const struct sl_read_format sl_read_observations = {

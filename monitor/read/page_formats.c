@@ -144,11 +144,6 @@ const struct sl_read_format sl_read_page = {
 
 /* ---- JSON ---- */
 
-static bool has(const char *head, size_t len, const char *text)
-{
-    return memmem(head, len, text, strlen(text)) != NULL;
-}
-
 static int read_status_page(struct sl_job *job, const struct sl_read_in *in, struct sl_json *json)
 {
     struct json_object *object;
@@ -195,7 +190,8 @@ static int read_status(struct sl_job *job, struct sl_read_in *in)
 
 static bool is_status(const char *head, size_t len)
 {
-    return has(head, len, "\"tool\":\"sluice-bench\"") && has(head, len, "\"pages\"");
+    return sl_read_has(head, len, "\"tool\":\"sluice-bench\"") &&
+           sl_read_has(head, len, "\"pages\"");
 }
 
 const struct sl_read_format sl_read_status = {
@@ -273,8 +269,8 @@ static bool is_agent(const char *head, size_t len)
 {
     size_t first = len < 512 ? len : 512;
 
-    return len > 0 && head[0] == '{' && has(head, first, "\"version\"") &&
-           has(head, first, "\"processes\"") && has(head, first, "\"time\"");
+    return len > 0 && head[0] == '{' && sl_read_has(head, first, "\"version\"") &&
+           sl_read_has(head, first, "\"processes\"") && sl_read_has(head, first, "\"time\"");
 }
 
 const struct sl_read_format sl_read_agent_ranks = {

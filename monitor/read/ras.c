@@ -370,9 +370,8 @@ static int read_ras(struct sl_job *job, struct sl_read_in *in)
 
 static bool is_ras(const char *head, size_t len)
 {
-    return memchr(head, '{', len) != NULL &&
-           memmem(head, len, "\"communicators\"", strlen("\"communicators\"")) != NULL &&
-           memmem(head, len, "\"nccl_version\"", strlen("\"nccl_version\"")) != NULL;
+    return memchr(head, '{', len) != NULL && sl_read_has(head, len, "\"communicators\"") &&
+           sl_read_has(head, len, "\"nccl_version\"");
 }
 
 const struct sl_read_format sl_read_ras = {

@@ -9,6 +9,8 @@
 
 #include "monitor/diagnosis/job.h"
 
+#include <string.h>
+
 /* Bytes of a file, one after another. */
 struct sl_read_in {
     const char *name; /* for sentences */
@@ -39,5 +41,11 @@ int sl_read_bytes(struct sl_job *job, const char *name, const void *bytes, size_
 /* All formats, NULL at the end: the first that says yes reads. One file of this folder each. */
 extern const struct sl_read_format *const sl_read_formats[];
 extern const struct sl_read_format sl_read_flight, sl_read_flight_json, sl_read_ras;
+
+/* Is the text somewhere in these bytes, which may be no text themselves? */
+static inline bool sl_read_has(const char *head, size_t len, const char *text)
+{
+    return memmem(head, len, text, strlen(text)) != NULL;
+}
 
 #endif

@@ -209,16 +209,11 @@ static char bracket_of(const char *head, size_t len)
     return 0;
 }
 
-static bool has(const char *head, size_t len, const char *text)
-{
-    return memmem(head, len, text, strlen(text)) != NULL;
-}
-
 static bool is_trace(const char *head, size_t len)
 {
     switch (bracket_of(head, len)) {
-    case '[': return has(head, len, "\"ph\"");
-    case '{': return has(head, len, "\"traceEvents\"");
+    case '[': return sl_read_has(head, len, "\"ph\"");
+    case '{': return sl_read_has(head, len, "\"traceEvents\"");
     default: return false;
     }
 }
