@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/probe.h"
 
+#include "monitor/probe_bytes.h"
+
 #include "core/err.h"
 
 #include <errno.h>
@@ -13,21 +15,6 @@
 #define PROOF 16
 
 /* ---- packets ---- */
-
-static void put(uint8_t *out, uint64_t value, unsigned bytes)
-{
-    for (unsigned i = 0; i < bytes; i++)
-        out[i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
-}
-
-static uint64_t take(const uint8_t *in, unsigned bytes)
-{
-    uint64_t value = 0;
-
-    for (unsigned i = 0; i < bytes; i++)
-        value = value << 8 | in[i];
-    return value;
-}
 
 int sl_probe_key(const char *secret, size_t len, uint8_t out[SL_DIGEST_BYTES])
 {
@@ -61,30 +48,19 @@ int sl_probe_write_body(const struct sl_probe_packet *packet, const void *body, 
     memcpy(out, MAGIC, 4);
     out[4] = VERSION;
     out[5] = (uint8_t)packet->kind;
-    put(out + 6, packet->len, 2);
-    put(out + 8, packet->session, 8);
-    put(out + 16, packet->number, 4);
-    put(out + 20, packet->seen, 4);
-    put(out + 24, packet->sent_ns, 8);
-    put(out + 32, packet->came_ns, 8);
-    put(out + 40, packet->answered_ns, 8);
+    sl_probe_put(out + 6, packet->len, 2);
+    sl_probe_put(out + 8, packet->session, 8);
+    sl_probe_put(out + 16, packet->number, 4);
+    sl_probe_put(out + 20, packet->seen, 4);
+    sl_probe_put(out + 24, packet->sent_ns, 8);
+    sl_probe_put(out + 32, packet->came_ns, 8);
+    sl_probe_put(out + 40, packet->answered_ns, 8);
     memcpy(out + 48, packet->host, strnlen(packet->host, SL_PROBE_HOST - 1));
     if (body_len > 0)
         memcpy(out + SL_PROBE_LEAST, body, body_len);
     err = prove(out, packet->len, key, proof);
     memcpy(out + SIGNED, proof, PROOF);
     return err;
-}
-
-/* Ended, and nothing in it that would move somebody's terminal. */
-static bool is_host(const uint8_t *bytes)
-{
-    size_t len = strnlen((const char *)bytes, SL_PROBE_HOST);
-
-    for (size_t i = 0; i < len; i++)
-        if (bytes[i] <= ' ' || bytes[i] > '~')
-            return false;
-    return len < SL_PROBE_HOST;
 }
 
 int sl_probe_read(const uint8_t *bytes, size_t len, const uint8_t key[SL_DIGEST_BYTES],
@@ -94,18 +70,18 @@ int sl_probe_read(const uint8_t *bytes, size_t len, const uint8_t key[SL_DIGEST_
 
     if (len < SL_PROBE_LEAST || len > SL_PROBE_MOST || memcmp(bytes, MAGIC, 4) != 0 ||
         bytes[4] != VERSION || bytes[5] < SL_PROBE_ASK || bytes[5] > SL_PROBE_FOUND ||
-        take(bytes + 6, 2) != len || !is_host(bytes + 48))
+        sl_probe_take(bytes + 6, 2) != len || !sl_probe_is_text(bytes + 48, SL_PROBE_HOST, 0, '!'))
         return -EBADMSG;
     if (prove(bytes, len, key, proof) != 0 || !sl_digest_equal(proof, bytes + SIGNED, PROOF))
         return -EBADMSG;
     *out = (struct sl_probe_packet){.kind = (enum sl_probe_kind)bytes[5],
                                     .len = (uint32_t)len,
-                                    .session = take(bytes + 8, 8),
-                                    .number = (uint32_t)take(bytes + 16, 4),
-                                    .seen = (uint32_t)take(bytes + 20, 4),
-                                    .sent_ns = take(bytes + 24, 8),
-                                    .came_ns = take(bytes + 32, 8),
-                                    .answered_ns = take(bytes + 40, 8)};
+                                    .session = sl_probe_take(bytes + 8, 8),
+                                    .number = (uint32_t)sl_probe_take(bytes + 16, 4),
+                                    .seen = (uint32_t)sl_probe_take(bytes + 20, 4),
+                                    .sent_ns = sl_probe_take(bytes + 24, 8),
+                                    .came_ns = sl_probe_take(bytes + 32, 8),
+                                    .answered_ns = sl_probe_take(bytes + 40, 8)};
     memcpy(out->host, bytes + 48, SL_PROBE_HOST);
     return 0;
 }
