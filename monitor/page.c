@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/page.h"
+#include "monitor/page_look.h"
 
 #include "core/err.h"
 #include "core/state_text.h"
@@ -10,10 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHUNK (16u * 1024) /* that is read at once */
-#define RECORD_MAX 1024    /* of those that are taken */
-#define OPEN_EVERY 4       /* readings between two of its table */
-#define COMMS_EVERY 8      /* and between two looks at all places of communicators */
+#define OPEN_EVERY 4  /* readings between two of its table */
+#define COMMS_EVERY 8 /* and between two looks at all places of communicators */
 #define OPS_FIRST 8u
 #define OPS_EVERY 4    /* readings between two looks at all operations */
 #define PATHS_EVERY 2  /* and at paths */
@@ -31,107 +30,9 @@ void sl_mon_page_fini(struct sl_mon_page *page)
     *page = (struct sl_mon_page){.fd = -1};
 }
 
-/* ---- looks at many records ---- */
-
-/* Of a record that may be in the middle of a change: enough to see whether it is worth copying. */
-struct glance {
-    uint64_t turn, number;
-};
-
-/* A look at the records of a kind: which of them are wanted, and what becomes of those. */
-struct look {
-    bool (*wants)(void *arg, uint32_t place, const struct glance *at);
-    /* False: no more of them. NULL: a glance was all. record: whole, zeroes beyond its end. */
-    bool (*take)(void *arg, uint32_t place, const void *record);
-    void *arg;
-    size_t bytes; /* of a record, as this program knows it */
-};
-
-static bool read_all(int fd, void *out, size_t bytes, uint64_t at)
-{
-    return pread(fd, out, bytes, (off_t)at) == (ssize_t)bytes;
-}
-
-/*
- * Many records at once: they are read twice, and those that are the same both times, with an even
- * turn, are whole. For if the first reading had met a word of a change, the second one, behind the
- * fence, meets the odd turn that was stored before that word, or what came after it.
- */
-static bool take_all(const struct sl_state_section *section, const struct look *look,
-                     const uint64_t *first, const uint64_t *second, uint32_t place, uint32_t count)
-{
-    size_t words = section->record_bytes / 8;
-    size_t known = section->record_bytes < look->bytes ? section->record_bytes : look->bytes;
-    uint64_t record[RECORD_MAX / 8];
-
-    for (uint32_t i = 0; i < count; i++, first += words, second += words) {
-        const struct glance at = {.turn = first[0], .number = first[1]};
-
-        if (at.turn == 0 || at.turn % 2 != 0 || !look->wants(look->arg, place + i, &at) ||
-            memcmp(first, second, known) != 0)
-            continue;
-        memset(record, 0, look->bytes);
-        memcpy(record, first, known);
-        if (!look->take(look->arg, place + i, record))
-            return false;
-    }
-    return true;
-}
-
-/* From the first record that is wanted to the last one; false: none is. */
-static bool span_of(const struct sl_state_section *section, const struct look *look,
-                    const uint64_t *words, uint32_t place, uint32_t count, uint32_t *first,
-                    uint32_t *last)
-{
-    bool any = false;
-
-    for (uint32_t i = 0; i < count; i++, words += section->record_bytes / 8) {
-        const struct glance at = {.turn = words[0], .number = words[1]};
-
-        if (at.turn == 0 || !look->wants(look->arg, place + i, &at))
-            continue;
-        *first = any ? *first : i;
-        *last = i;
-        any = true;
-    }
-    return any;
-}
-
-/* At records from first on, up to so many, in few calls. Returns the place after the last one that
- * was looked at. */
-static uint32_t look_at(const struct sl_state_reader *reader, enum sl_state_kind kind,
-                        uint32_t first, uint32_t most, const struct look *look)
-{
-    uint64_t once[CHUNK / 8], twice[CHUNK / 8];
-    struct sl_state_section section;
-
-    if (!sl_state_find(reader, kind, &section) || first >= section.count)
-        return first;
-    uint32_t end = section.count - first < most ? section.count : first + most;
-    uint32_t step = CHUNK / section.record_bytes, words = section.record_bytes / 8, count;
-
-    for (uint32_t place = first; place < end; place += count) {
-        uint64_t at = section.offset + (uint64_t)place * section.record_bytes;
-        uint32_t from, to;
-
-        count = end - place < step ? end - place : step;
-        if (!read_all(reader->fd, once, (size_t)count * section.record_bytes, at))
-            return place;
-        atomic_thread_fence(memory_order_acquire);
-        if (!span_of(&section, look, once, place, count, &from, &to) || look->take == NULL)
-            continue;
-        if (!read_all(reader->fd, twice, (size_t)(to - from + 1) * section.record_bytes,
-                      at + (uint64_t)from * section.record_bytes) ||
-            !take_all(&section, look, &once[(size_t)from * words], twice, place + from,
-                      to - from + 1))
-            return place;
-    }
-    return end;
-}
-
 /* ---- communicators ---- */
 
-static bool see_comm(void *arg, uint32_t place, const struct glance *at)
+static bool see_comm(void *arg, uint32_t place, const struct sl_mon_glance *at)
 {
     struct sl_mon_page *page = arg;
 
@@ -200,12 +101,12 @@ static bool read_comm(struct sl_mon_page *page, struct sl_mon_page_comm *comm,
 
 static void read_comms(struct sl_mon_page *page, bool look_at_all, struct sl_mon_page_change *out)
 {
-    const struct look look = {
+    const struct sl_mon_look look = {
         .wants = see_comm, .arg = page, .bytes = sizeof(struct sl_state_comm)};
     unsigned kept = 0;
 
     if (look_at_all)
-        look_at(&page->reader, SL_STATE_COMM, 0, SL_MON_PAGE_COMMS, &look);
+        sl_mon_look(&page->reader, SL_STATE_COMM, 0, SL_MON_PAGE_COMMS, &look);
     page->under_way = 0;
     for (unsigned i = 0; i < page->comm_count; i++) {
         struct sl_mon_page_comm *comm = &page->comms[i];
@@ -222,7 +123,7 @@ static void read_comms(struct sl_mon_page *page, bool look_at_all, struct sl_mon
 
 /* ---- operations ---- */
 
-static bool wants_op(void *arg, uint32_t place, const struct glance *at)
+static bool wants_op(void *arg, uint32_t place, const struct sl_mon_glance *at)
 {
     (void)arg;
     (void)place;
@@ -245,7 +146,7 @@ static bool take_op(void *arg, uint32_t place, const void *record)
 
 static void read_ops(struct sl_mon_page *page)
 {
-    const struct look look = {
+    const struct sl_mon_look look = {
         .wants = wants_op, .take = take_op, .arg = page, .bytes = sizeof(struct sl_state_op)};
     struct sl_state_op *op = &page->op;
 
@@ -254,9 +155,9 @@ static void read_ops(struct sl_mon_page *page)
     if (page->under_way == 0)
         return;
     /* The first free place is taken: most pages have all in the first ones. */
-    if (look_at(&page->reader, SL_STATE_OP, 0, OPS_FIRST, &look) == OPS_FIRST &&
+    if (sl_mon_look(&page->reader, SL_STATE_OP, 0, OPS_FIRST, &look) == OPS_FIRST &&
         (page->op_count >= OPS_FIRST / 2 || page->readings % OPS_EVERY == 0))
-        look_at(&page->reader, SL_STATE_OP, OPS_FIRST, SL_MON_PAGE_OPS - OPS_FIRST, &look);
+        sl_mon_look(&page->reader, SL_STATE_OP, OPS_FIRST, SL_MON_PAGE_OPS - OPS_FIRST, &look);
     END(op->coll), END(op->dtype), END(op->redop), END(op->algo), END(op->doing), END(op->path);
     for (unsigned i = 0; i < page->comm_count && page->op_count > 0; i++)
         if (page->comms[i].number == page->op.comm)
@@ -337,7 +238,7 @@ struct paths {
     void *arg;
 };
 
-static bool wants_path(void *arg, uint32_t place, const struct glance *at)
+static bool wants_path(void *arg, uint32_t place, const struct sl_mon_glance *at)
 {
     const struct paths *paths = arg;
     struct sl_mon_path *path = &paths->page->paths[place];
@@ -390,10 +291,10 @@ void sl_mon_page_paths(
     uint32_t count = sl_state_count(&page->reader, SL_STATE_PATH);
     struct paths paths = {
         .page = page, .now_ns = now_ns, .port = port, .changed = changed, .arg = arg};
-    const struct look look = {.wants = wants_path,
-                              .take = take_path,
-                              .arg = &paths,
-                              .bytes = sizeof(struct sl_state_path)};
+    const struct sl_mon_look look = {.wants = wants_path,
+                                     .take = take_path,
+                                     .arg = &paths,
+                                     .bytes = sizeof(struct sl_state_path)};
 
     if (page->readings % PATHS_EVERY != (unsigned)page->self.pid % PATHS_EVERY)
         return; /* a part of all ranks at a time */
@@ -404,9 +305,9 @@ void sl_mon_page_paths(
         return;
     if (page->path_next >= count)
         page->path_next = 0;
-    page->path_next =
-        look_at(&page->reader, SL_STATE_PATH, page->path_next,
-                count - page->path_next < PATHS_LOOK ? count - page->path_next : PATHS_LOOK, &look);
+    page->path_next = sl_mon_look(
+        &page->reader, SL_STATE_PATH, page->path_next,
+        count - page->path_next < PATHS_LOOK ? count - page->path_next : PATHS_LOOK, &look);
 }
 
 /* ---- in words ---- */
