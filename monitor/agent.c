@@ -660,6 +660,11 @@ int sl_agent_probe(struct sl_agent *agent, const struct sl_probing_wish *wish, u
     return sl_probing_ask(agent->probing, wish, sl_mon_time(agent->mon), id);
 }
 
+const struct sl_mon_ranks *sl_agent_ranks(const struct sl_agent *agent)
+{
+    return agent->ranks;
+}
+
 struct sl_mon_store *sl_agent_store(struct sl_agent *agent)
 {
     return agent->store;

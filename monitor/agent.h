@@ -20,6 +20,7 @@ struct json_object;
 struct sl_probing_wish;
 
 struct sl_agent;
+struct sl_mon_ranks;
 
 struct sl_agent_options {
     const struct sl_mon_config *config; /* copied */
@@ -59,6 +60,8 @@ bool sl_agent_config_is_good(const struct sl_agent *agent);
 /* The configuration was read again; false: it is refused, and this one stays in force. */
 void sl_agent_reloaded(struct sl_agent *agent, bool good);
 struct sl_mon *sl_agent_mon(struct sl_agent *agent);
+/* That sources share; nobody is in it while none of them watches it. */
+const struct sl_mon_ranks *sl_agent_ranks(const struct sl_agent *agent);
 struct sl_mon_store *sl_agent_store(struct sl_agent *agent);
 const struct sl_mon_probe *sl_agent_probes(struct sl_agent *agent, unsigned *count);
 /* The ports of all sources: how many, at most so many. */

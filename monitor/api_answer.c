@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/api_answer.h"
 
+#include "monitor/calls.h"
 #include "monitor/event_line.h"
 #include "monitor/json_add.h"
 #include "monitor/observe.h"
@@ -580,6 +581,9 @@ static int answer(struct sl_agent *agent, const struct sl_api_request *request,
     case SL_API_STATUS: return answer_status(agent, out);
     case SL_API_PORTS: return answer_ports(agent, out);
     case SL_API_RANKS: return answer_ranks(agent, out);
+    case SL_API_CALLS:
+        return sl_mon_calls_write(sl_agent_ranks(agent), sl_mon_time(sl_agent_mon(agent)),
+                                  request->since, request->limit, out);
     case SL_API_EVENTS: return answer_events(agent, request, out);
     case SL_API_CONFIG: return answer_config(agent, out);
     case SL_API_PROBES: return answer_probes(agent, out);

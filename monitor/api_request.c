@@ -38,6 +38,9 @@ static const struct {
     {"/v1/status", "GET", "the host, its health, sources, and what is not ok", SL_API_STATUS, 0, 0},
     {"/v1/ports", "GET", "ports and their counters", SL_API_PORTS, 0, 0},
     {"/v1/ranks", "GET", "ranks of jobs on this host", SL_API_RANKS, 0, 0},
+    {"/v1/calls", "GET",
+     "since=NS, limit=N: calls of ranks that ended after that, with their times", SL_API_CALLS,
+     SINCE | LIMIT, 0},
     {"/v1/events", "GET", "since=ID, wait=SECONDS (0 to 60), limit=N: events after ID",
      SL_API_EVENTS, SINCE | WAIT | LIMIT, 0},
     {"/v1/verdicts", "GET", "open=1, since=ID, limit=N: verdicts after ID", SL_API_VERDICTS,
@@ -193,7 +196,8 @@ static void set(struct sl_api_request *out, unsigned bit, const char *name, cons
         out->wait_s = (unsigned)got;
         break;
     case LIMIT:
-        set_number(out, name, value, 1, SL_API_LIMIT_MAX, &got);
+        set_number(out, name, value, 1,
+                   out->what == SL_API_CALLS ? SL_API_CALLS_MAX : SL_API_LIMIT_MAX, &got);
         out->limit = (unsigned)got;
         break;
     case OPEN:
@@ -352,6 +356,7 @@ void sl_api_parse(const char *method, const char *target, struct sl_api_request 
     for (unsigned i = 0; i < SL_ARRAY_LEN(rows); i++)
         if (strcmp(path, rows[i].path) == 0) {
             out->what = rows[i].what;
+            out->limit = rows[i].what == SL_API_CALLS ? SL_API_CALLS_LIMIT : SL_API_LIMIT;
             take_method(out, method, rows[i].method);
             take_query(out, query, rows[i].parameters, rows[i].needs);
             return;

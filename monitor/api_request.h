@@ -14,6 +14,8 @@
 #define SL_API_WAIT_MAX 60     /* seconds */
 #define SL_API_LIMIT_MAX 1000  /* events or verdicts of one answer */
 #define SL_API_LIMIT 256
+#define SL_API_CALLS_MAX 65536 /* calls of one answer, some 4 MB */
+#define SL_API_CALLS_LIMIT 8192
 
 enum sl_api_what {
     SL_API_INDEX,
@@ -22,6 +24,7 @@ enum sl_api_what {
     SL_API_STATUS,
     SL_API_PORTS,
     SL_API_RANKS,
+    SL_API_CALLS,
     SL_API_EVENTS,
     SL_API_VERDICTS,
     SL_API_CONFIG,

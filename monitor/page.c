@@ -87,6 +87,7 @@ static bool read_comm(struct sl_mon_page *page, struct sl_mon_page_comm *comm,
         (record.flags & SL_STATE_BROKEN) != 0 && (comm->flags & SL_STATE_BROKEN) == 0;
     out->broken += comm->is_new_break;
     comm->id = record.id;
+    comm->made_ns = record.made_ns;
     comm->idle_ns = record.idle_ns;
     comm->updated_ns = record.updated_ns;
     comm->disputed = record.disputed;

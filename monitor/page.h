@@ -23,7 +23,7 @@ struct sl_mon_page_comm {
     uint32_t place;
     uint64_t number; /* 0: there is none */
     uint64_t begun[2], ended[2];
-    uint64_t id, idle_ns, updated_ns;
+    uint64_t id, made_ns, idle_ns, updated_ns;
     uint32_t rank, size, lost, flags, disputed;
     uint64_t shape; /* of the last collective: its place, from 1; 0: not known */
     int32_t error, culprit;

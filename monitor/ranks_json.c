@@ -68,6 +68,7 @@ struct json_object *sl_mon_rank_json(struct json_object *out, const struct sl_mo
     sl_mon_json_number(at, "pid", rank->pid);
     sl_mon_json_text(at, "label", rank->label);
     sl_mon_json_number(at, "user", rank->user);
+    sl_mon_json_number(at, "start_ticks", (int64_t)rank->start_ticks);
     json_object_object_add(at, "is_rank", json_object_new_boolean(rank->is_rank));
     if (rank->page_count == 0) {
         sl_mon_json_text(at, "program", rank->stat.comm);

@@ -485,6 +485,7 @@ static void json_calls(const struct sl_mon_page *page, const struct sl_mon_page_
     sl_mon_json_number(out, "disputed", comm->disputed);
     json_object_object_add(out, "progress_thread",
                            json_object_new_boolean((comm->flags & SL_STATE_THREAD) != 0));
+    sl_mon_json_seconds(out, "made_seconds", now_ns > comm->made_ns ? now_ns - comm->made_ns : 0);
     sl_mon_json_seconds(out, "updated_seconds",
                         now_ns > comm->updated_ns ? now_ns - comm->updated_ns : 0);
     json_last(page, comm, out);
@@ -557,6 +558,21 @@ static uint64_t comm_id(const struct sl_mon_page *page, uint64_t number)
     return 0;
 }
 
+/* Up to the last bin that has something; absent where none has. */
+static void json_histogram(const uint64_t *histogram, struct json_object *out)
+{
+    struct json_object *array;
+    unsigned count = SL_HISTOGRAM_BINS;
+
+    while (count > 0 && histogram[count - 1] == 0)
+        count--;
+    if (count == 0)
+        return;
+    array = array_of(out, "histogram");
+    for (unsigned i = 0; i < count; i++)
+        json_object_array_add(array, json_object_new_uint64(histogram[i]));
+}
+
 static void json_paths(const struct sl_mon_page *page, struct json_object *out)
 {
     struct json_object *array = array_of(out, "paths");
@@ -576,15 +592,13 @@ static void json_paths(const struct sl_mon_page *page, struct json_object *out)
         sl_mon_json_text(at, "state", record.state);
         hex(at, "communicator", comm_id(page, record.comm));
         sl_mon_json_number(at, "peer", record.peer);
-        for (unsigned k = 0; k < page->comm_count; k++)
-            if (page->comms[k].number == record.comm)
-                hex(at, "communicator", page->comms[k].id);
+        sl_mon_json_number(at, "path", record.number);
         sl_mon_json_number(at, "sent_messages", (int64_t)record.sent_messages);
         sl_mon_json_number(at, "sent_bytes", (int64_t)record.sent_bytes);
         sl_mon_json_number(at, "received_bytes", (int64_t)record.received_bytes);
-        sl_mon_json_number(at, "sent_messages", (int64_t)record.sent_messages);
         sl_mon_json_number(at, "message_ns",
                            (int64_t)sl_histogram_percentile(record.histogram, 50));
+        json_histogram(record.histogram, at);
         sl_mon_json_number(at, "arriving_messages", (int64_t)record.arriving_messages);
         sl_mon_json_number(at, "arriving_bytes", (int64_t)record.arriving_bytes);
         sl_mon_json_number(at, "arriving_ns", (int64_t)record.arriving_ns);

@@ -34,7 +34,7 @@ void page_init(struct test_page *page, int pid, uint64_t start_ticks)
     page->header.version = SL_STATE_VERSION;
     page->header.header_bytes = sizeof(page->header);
     page->header.section_bytes = sizeof(page->sections[0]);
-    page->header.section_count = 6;
+    page->header.section_count = 7;
     page->header.file_bytes = sizeof(*page);
     page->sections[0] = SECTION(SL_STATE_PROCESS, process, 1);
     page->sections[1] = SECTION(SL_STATE_COMM, comms, PAGE_COMMS);
@@ -42,6 +42,7 @@ void page_init(struct test_page *page, int pid, uint64_t start_ticks)
     page->sections[3] = SECTION(SL_STATE_PATH, paths, PAGE_PATHS);
     page->sections[4] = SECTION(SL_STATE_EVENT, events, PAGE_EVENTS);
     page->sections[5] = SECTION(SL_STATE_EVENT_ROW, rows, PAGE_ROWS);
+    page->sections[6] = SECTION(SL_STATE_CALL, calls, PAGE_CALLS);
     page->process = (struct sl_state_process){.turn = 2,
                                               .pid = pid,
                                               .uid = geteuid(),

@@ -13,16 +13,18 @@
 #define PAGE_PATHS 128
 #define PAGE_ROWS 8
 #define PAGE_EVENTS 32
+#define PAGE_CALLS 64
 
 struct test_page {
     struct sl_state_header header;
-    struct sl_state_section sections[6];
+    struct sl_state_section sections[7];
     struct sl_state_process process;
     struct sl_state_comm comms[PAGE_COMMS];
     struct sl_state_op ops[PAGE_OPS];
     struct sl_state_path paths[PAGE_PATHS];
     struct sl_event_record events[PAGE_EVENTS];
     struct sl_event_row rows[PAGE_ROWS];
+    struct sl_state_call calls[PAGE_CALLS];
 };
 
 /* Of that process, with nothing in it. */

@@ -31,6 +31,7 @@ static void each_endpoint_is_known(void **state)
                 {"GET", "/v1/status", SL_API_STATUS, false},
                 {"GET", "/v1/ports", SL_API_PORTS, false},
                 {"GET", "/v1/ranks", SL_API_RANKS, false},
+                {"GET", "/v1/calls", SL_API_CALLS, false},
                 {"GET", "/v1/events", SL_API_EVENTS, false},
                 {"GET", "/v1/verdicts", SL_API_VERDICTS, false},
                 {"GET", "/v1/config", SL_API_CONFIG, false},
@@ -75,6 +76,13 @@ static void parameters_are_taken(void **state)
     assert_true(got.since == 0 && got.wait_s == 0 && got.limit == SL_API_LIMIT);
     assert_int_equal(parse("GET", "/v1/events?&wait=3&"), 200);
     assert_true(got.wait_s == 3);
+    assert_int_equal(parse("GET", "/v1/calls"), 200);
+    assert_true(got.since == 0 && got.limit == SL_API_CALLS_LIMIT);
+    assert_int_equal(parse("GET", "/v1/calls?limit=65536&since=5"), 200);
+    assert_true(got.since == 5 && got.limit == 65536);
+    assert_int_equal(parse("GET", "/v1/calls?limit=65537"), 400);
+    assert_int_equal(parse("GET", "/v1/calls?wait=1"), 400);
+    assert_int_equal(parse("GET", "/v1/events?limit=65536"), 400);
     assert_int_equal(parse("GET", "/v1/verdicts?open=1&since=4"), 200);
     assert_true(got.is_open_only && got.since == 4);
     assert_int_equal(parse("GET", "/v1/verdicts?open=0"), 200);
