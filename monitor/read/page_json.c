@@ -43,6 +43,15 @@ static int32_t rank_of(struct json_object *object, const char *key)
                : -1;
 }
 
+/* Numbers of processes go beyond those of ranks. */
+static int32_t pid_of(struct json_object *object)
+{
+    uint64_t number;
+
+    return sl_json_u64(sl_json_get(object, "pid"), &number) && number <= INT32_MAX ? (int32_t)number
+                                                                                   : -1;
+}
+
 static bool is_true(struct json_object *object, const char *key)
 {
     return json_object_get_boolean(sl_json_get(object, key));
@@ -183,7 +192,7 @@ static void status_path(struct json_object *from, void *record)
 
 static void fill_self(struct json_object *from, struct sl_state_process *to)
 {
-    to->pid = rank_of(from, "pid");
+    to->pid = pid_of(from);
     to->uid = small_of(from, "uid");
     to->start_ticks = number_of(from, "start_ticks");
     to->made_ns = number_of(from, "made_ns");
@@ -243,8 +252,11 @@ static void agent_comm(struct json_object *from, void *record)
         .ended = {ended, number_of(from, "messages_ended")},
     };
     to->flags |= is_true(from, "progress_thread") ? SL_STATE_THREAD : 0;
+    /* Ages so far, and 1. */
+    if (sl_json_get(from, "made_seconds") != NULL)
+        to->made_ns = seconds_of(from, "made_seconds") + 1;
     if (sl_json_get(from, "updated_seconds") != NULL)
-        to->updated_ns = seconds_of(from, "updated_seconds") + 1; /* an age so far, and 1 */
+        to->updated_ns = seconds_of(from, "updated_seconds") + 1;
     fill_shape(sl_json_get(from, "last"), &to->last);
 }
 
@@ -252,13 +264,9 @@ static void agent_path(struct json_object *from, void *record)
 {
     struct sl_state_path *to = record;
 
+    sl_page_path_of(from, to);
     to->comm = id_of(from, "communicator"); /* its id so far */
-    to->peer = rank_of(from, "peer");
-    to->number = -1;
-    to->sent_bytes = number_of(from, "sent_bytes");
-    to->sent_messages = number_of(from, "sent_messages");
-    to->resent = number_of(from, "resent");
-    TEXT(from, "name", to->name);
+    to->updated_ns = 0;
 }
 
 /* Its number; 0: the rank says nothing of it. */
@@ -316,6 +324,8 @@ int sl_page_of_agent(struct json_object *rank, const char *host, int64_t now_ns,
         struct sl_page_comm *comm = &out->comms[i];
 
         comm->number = i + 1;
+        if (comm->made_ns != 0)
+            comm->made_ns = time_of(out, comm->made_ns - 1);
         if (comm->updated_ns != 0)
             comm->updated_ns = time_of(out, comm->updated_ns - 1);
     }

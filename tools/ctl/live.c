@@ -51,24 +51,6 @@ struct live {
 
 /* ---- one look ---- */
 
-static int add_page(void *arg, struct sl_page *page)
-{
-    return sc_pages_add(arg, page);
-}
-
-static int take_agent(const struct sc_source *source, const struct sc_answer *answer,
-                      struct sc_pages *pages, struct sl_job *job)
-{
-    struct json_object *object = json_tokener_parse(answer->bytes);
-    int err = object == NULL ? sl_fail(-EBADMSG, "it says what is no JSON")
-                             : sl_page_each_of_agent(object, add_page, pages);
-
-    if (err == 0)
-        err = sl_read_agent_ports(job, object);
-    json_object_put(object);
-    return err == -EBADMSG ? sl_fail(err, "%s: %s", source->word, sluice_last_error()) : err;
-}
-
 /* Kept are those from the newest that is old enough on. */
 static int keep_look(struct live *live, struct sc_source *source, struct sc_answer *answer)
 {
@@ -139,7 +121,7 @@ static int look_at_source(struct live *live, unsigned i, struct sc_pages *pages,
         return 0;
     }
     err = source->is_ras ? take_ras(live, source, &answer, job)
-                         : take_agent(source, &answer, pages, job);
+                         : sc_pages_of_agent(source, &answer, pages, job);
     free(answer.bytes);
     if (err == -EBADMSG || err == -EPROTO) {
         say_silent(source, sluice_last_error());

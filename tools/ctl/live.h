@@ -6,6 +6,7 @@
 #ifndef SLUICE_CTL_LIVE_H
 #define SLUICE_CTL_LIVE_H
 
+#include "monitor/read/calls.h"
 #include "monitor/read/page.h"
 
 #include <pthread.h>
@@ -36,11 +37,14 @@ struct sc_source {
     /* Guarded by the lock of all sources. */
     bool is_asked;
     int64_t deadline_ns;
+    uint64_t since; /* of calls: stays as it is while it is asked */
     struct sc_answer answer;
     char why[256]; /* of a failure */
 
     /* The asking thread's own. */
     bool is_silent;          /* its last failure was said */
+    bool is_strange;         /* it was said that its calls make no sense */
+    struct sl_calls calls;   /* of an agent */
     struct sc_answer *looks; /* of RAS: earlier answers, the oldest first */
     unsigned look_count;
 };
@@ -85,6 +89,10 @@ int sc_pages_add(struct sc_pages *pages, struct sl_page *page);
 void sc_pages_free(struct sc_pages *pages);
 /* State pages of this host. -ENOMEM. */
 int sc_pages_of_host(struct sc_pages *pages);
+/* What an agent answered: its ranks with their calls, and its ports, which the job gets. -EBADMSG
+ * with a sentence, -ENOMEM. */
+int sc_pages_of_agent(struct sc_source *source, const struct sc_answer *answer,
+                      struct sc_pages *pages, struct sl_job *job);
 /* Keeps those of one job: of that name, or where it is NULL the one with the most processes that
  * live, and without any the one that said something last. Returns how many were left out. */
 unsigned sc_pages_choose(struct sc_pages *pages, const char *job);

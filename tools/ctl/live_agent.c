@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks a node agent for its ranks, and for what is wrong with its ports. */
+/* Asks a node agent for its ranks, for their calls, and for what is wrong with its ports. */
 #include "core/err.h"
 #include "tools/ctl/ask.h"
 #include "tools/ctl/live.h"
@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 /* libcurl is opened once. */
@@ -32,6 +33,17 @@ static void add_ports(const struct sc_source *source, struct json_object *answer
     json_object_put(object);
 }
 
+/* The same of its ranks' calls, after those that are known. */
+static void add_calls(const struct sc_source *source, struct json_object *answer)
+{
+    struct json_object *calls;
+    char target[64];
+
+    snprintf(target, sizeof(target), "/v1/calls?since=%llu", (unsigned long long)source->since);
+    if (sc_ask(source->address, "GET", target, 0, &calls) == 0)
+        json_object_object_add(answer, "calls", calls);
+}
+
 /* It may take longer than the deadline: whoever waits does not wait for this thread. */
 static int fetch(const struct sc_source *source, int64_t deadline_ns, char **bytes, size_t *len)
 {
@@ -43,6 +55,7 @@ static int fetch(const struct sc_source *source, int64_t deadline_ns, char **byt
     if (err != 0)
         return err;
     add_ports(source, answer);
+    add_calls(source, answer);
     *bytes = strdup(json_object_to_json_string_ext(answer, JSON_C_TO_STRING_PLAIN));
     json_object_put(answer);
     if (*bytes == NULL)

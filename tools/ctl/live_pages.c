@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State pages of this host, and those of them, and of other hosts, that are of one job. */
+/* State pages of this host, what agents say of those of theirs, and those that are of one job. */
 #include "core/err.h"
+#include "monitor/read/formats.h"
 #include "tools/ctl/live.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +99,49 @@ int sc_pages_of_host(struct sc_pages *pages)
     }
     closedir(dir);
     return err;
+}
+
+/* ---- of an agent ---- */
+
+static int add_page(void *arg, struct sl_page *page)
+{
+    return sc_pages_add(arg, page);
+}
+
+/* Calls that make no sense are left out, and the rest is believed all the same. */
+static int take_calls(struct sc_source *source, struct json_object *answer, struct sc_pages *pages,
+                      unsigned first)
+{
+    struct json_object *calls;
+    int err = json_object_object_get_ex(answer, "calls", &calls)
+                  ? sl_calls_take(&source->calls, calls)
+                  : 0;
+
+    if (err == -EBADMSG) {
+        if (!source->is_strange)
+            fprintf(stderr, "sluicectl: %s: %s\n", source->word, sluice_last_error());
+        source->is_strange = true;
+        err = 0;
+    }
+    for (unsigned i = first; i < pages->count && err == 0; i++)
+        err = sl_calls_give(&source->calls, &pages->list[i]);
+    return err;
+}
+
+int sc_pages_of_agent(struct sc_source *source, const struct sc_answer *answer,
+                      struct sc_pages *pages, struct sl_job *job)
+{
+    struct json_object *object = json_tokener_parse(answer->bytes);
+    unsigned first = pages->count;
+    int err = object == NULL ? sl_fail(-EBADMSG, "it says what is no JSON")
+                             : sl_page_each_of_agent(object, add_page, pages);
+
+    if (err == 0)
+        err = sl_read_agent_ports(job, object);
+    if (err == 0)
+        err = take_calls(source, object, pages, first);
+    json_object_put(object);
+    return err == -EBADMSG ? sl_fail(err, "%s: %s", source->word, sluice_last_error()) : err;
 }
 
 /* ---- of one job ---- */

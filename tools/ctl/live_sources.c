@@ -103,6 +103,7 @@ void sc_sources_ask(struct sc_sources *sources, int64_t wait_ns)
             continue;
         source->is_asked = true;
         source->deadline_ns = deadline_ns;
+        source->since = source->calls.next;
     }
     pthread_cond_broadcast(&sources->changed);
     while (count_asked(sources) > 0 &&
