@@ -137,10 +137,12 @@ static inline __attribute__((always_inline)) bool lend(struct sl_dpdk_user *user
     return true;
 }
 
-/* A packet of one buffer that takes `room` bytes; NULL: there is none. */
-static struct rte_mbuf *fresh(struct sl_dpdk_port *port, size_t room)
+/* A packet of one buffer that takes `room` bytes, to which another one may be added; NULL: there is
+ * none. */
+static struct rte_mbuf *fresh(struct sl_dpdk_port *port, size_t room, bool lends)
 {
-    bool is_small = room <= SL_DPDK_SMALL_ROOM && !port->traits.own_pool;
+    bool is_small = room <= SL_DPDK_SMALL_ROOM && !port->traits.own_pool &&
+                    !(lends && port->traits.large_heads);
     struct rte_mbuf *packet = rte_pktmbuf_alloc(is_small ? port->small : port->large);
 
     if (packet == NULL)
@@ -172,7 +174,7 @@ send_by(bool is_ip6, struct sl_dpdk_user *user, struct sl_dpdk_port *port,
     sl_dpdk_thread_enter();
     if (out->count == SL_DPDK_BURST && sl_dpdk_flush(user, port) == 0)
         return -EAGAIN;
-    packet = fresh(port, way_bytes + total - (lends ? len : 0));
+    packet = fresh(port, way_bytes + total - (lends ? len : 0), lends);
     if (packet == NULL)
         return -EAGAIN;
     if (is_ip6)

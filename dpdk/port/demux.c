@@ -157,13 +157,15 @@ static struct sl_dpdk_user *demux_rest(struct sl_dpdk_port *port, struct rte_mbu
 }
 
 /* Of a memif port only what took several of its buffers takes several of ours. */
-static void note_split(struct sl_dpdk_port *port)
+static void note_split(struct sl_dpdk_port *port, uint32_t len)
 {
     if (!port->traits.is_gated)
         return;
     port->split++;
-    if (port->is_client)
-        atomic_store_explicit(&port->is_spoiled, true, memory_order_relaxed);
+    if (!port->is_client)
+        return;
+    atomic_store_explicit(&port->spoiled_by, len, memory_order_relaxed);
+    atomic_store_explicit(&port->is_spoiled, true, memory_order_release);
 }
 
 struct sl_dpdk_user *sl_dpdk_demux(struct sl_dpdk_port *port, struct rte_mbuf *packet)
@@ -172,7 +174,7 @@ struct sl_dpdk_user *sl_dpdk_demux(struct sl_dpdk_port *port, struct rte_mbuf *p
     uint32_t len;
 
     if (SL_UNLIKELY(packet->nb_segs > 1))
-        note_split(port);
+        note_split(port, packet->pkt_len);
     if (SL_UNLIKELY(packet->data_len < sizeof(*frame) || frame->ether.ether_type != port->ip4_type))
         return demux_rest(port, packet);
     if (!is_ours(port, frame, packet->pkt_len, &len)) {

@@ -42,6 +42,7 @@ struct sl_dpdk_neighbour {
 /* What a driver needs, and may be trusted with: driver.c. */
 struct sl_dpdk_traits {
     bool takes_lent;     /* payload of any memory, as a second segment */
+    bool large_heads;    /* the first segment has to be of the pool of large buffers: driver.c */
     bool own_pool;       /* its pool is its ring: all that it sends must lie there */
     bool is_gated;       /* its control thread unmaps what rx and tx read: gate.c */
     bool holds_buffers;  /* its rings hold buffers: the pool has to have so many more */
@@ -59,6 +60,7 @@ struct sl_dpdk_port {
     /* Of a memif client: a frame took several buffers, and what comes behind it may be damaged: no
      * burst more until the gate has started the port again. Set under rx. */
     _Atomic bool is_spoiled;
+    _Atomic uint32_t spoiled_by; /* that frame's length */
     struct sl_dpdk_traits traits;
     struct sl_dpdk_address address;
     uint8_t gateway[4], gateway6[16]; /* all 0: none */

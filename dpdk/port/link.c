@@ -104,11 +104,16 @@ static void restart_when_due(struct sl_dpdk_port *port, uint64_t now_ns)
 /* The rings of a new connection have no flags of old frames: docs/design/0048-dpdk.md. */
 static void renew(struct sl_dpdk_port *port, uint64_t now_ns)
 {
+    uint32_t len = atomic_load_explicit(&port->spoiled_by, memory_order_relaxed);
+    bool is_long = len > port->traits.frame_most;
+
     sl_warn(
         "dpdk",
-        "port %s got a frame of more than %u bytes, its bsize=, after which a sender may damage "
-        "frames: it connects anew; say bsize= of the longest frame that the other end passes",
-        port->name, port->traits.frame_most);
+        "port %s got a frame of %u bytes in several buffers of %u bytes (bsize=), after which a "
+        "sender may damage frames: it connects anew; %s",
+        port->name, len, port->traits.frame_most,
+        is_long ? "say bsize= of the longest frame that the other end passes"
+                : "the other end's DPDK needs mbufs as long as the frames that it passes");
     restart(port, now_ns);
     atomic_store_explicit(&port->is_spoiled, false, memory_order_relaxed);
 }
@@ -125,7 +130,7 @@ uint64_t sl_dpdk_links_restart(uint64_t now_ns)
         if (port->is_fresh)
             sl_dpdk_memif_own_sockets(port);
         port->is_fresh = false;
-        if (atomic_load_explicit(&port->is_spoiled, memory_order_relaxed))
+        if (atomic_load_explicit(&port->is_spoiled, memory_order_acquire))
             renew(port, now_ns);
         if (atomic_load_explicit(&port->is_up, memory_order_relaxed)) {
             port->restart_wait_ns = 0;

@@ -27,14 +27,16 @@ static bool is_over(void)
     return poll(&input, 1, 0) > 0 && read(0, &byte, 1) <= 0;
 }
 
+/* Packets of that length, which are lent; 0: of many lengths, of which some are. */
 static void stream(struct port_end *end, size_t len)
 {
     static uint8_t payload[16384];
 
     port_end_fill(payload, sizeof(payload));
     for (unsigned i = 0;; i++) {
-        for (unsigned j = 0; j < 32 && port_end_send(end, payload, len, true) >= 0; j++)
-            ;
+        for (int j = 0, sent = 0; j < 32 && sent >= 0; j++)
+            sent = port_end_send(end, payload, len != 0 ? len : 100 + (i + (unsigned)j) * 37 % 8000,
+                                 len != 0 || (i + (unsigned)j) % 3 != 0);
         port_end_poll(end);
         if (i % 64 == 0) {
             sched_yield();
@@ -93,7 +95,9 @@ int main(int argc, char **argv)
     }
     if (strncmp(argv[2], "one=", 4) == 0)
         send_one(&end, (size_t)atoi(argv[2] + 4));
-    if (strncmp(argv[2], "stream", 6) == 0)
+    if (strcmp(argv[2], "mixed") == 0)
+        stream(&end, 0);
+    else if (strncmp(argv[2], "stream", 6) == 0)
         stream(&end, strlen(argv[2]) > 7 ? (size_t)atoi(argv[2] + 7) : 1000);
     else
         echo(&end);
