@@ -74,7 +74,7 @@ static int new_samples(const uint32_t *first, uint32_t rank_count, struct sample
         out->first[r] = room;
         room += cells / stride_of(cells) + 1;
     }
-    out->list = reallocarray(NULL, (size_t)room + 1, sizeof(*out->list));
+    out->list = sl_matrix_list(room, sizeof(*out->list));
     return out->list == NULL ? -ENOMEM : 0;
 }
 
@@ -171,7 +171,7 @@ static int fit_all(struct fit *fit)
 
     out->tx = calloc(ranks, sizeof(float));
     out->rx = calloc(ranks, sizeof(float));
-    out->link = reallocarray(NULL, cells, sizeof(float));
+    out->link = sl_matrix_list(cells, sizeof(float));
     fit->scratch = reallocarray(NULL, (ranks > cells ? ranks : cells) + ZEROS, sizeof(float));
     if (left == NULL || out->tx == NULL || out->rx == NULL || out->link == NULL ||
         fit->scratch == NULL || new_samples(matrix->first, matrix->rank_count, &fit->rows) != 0 ||
@@ -179,7 +179,6 @@ static int fit_all(struct fit *fit)
         free(left);
         return -ENOMEM;
     }
-    sl_matrix_advise(out->link, cells * sizeof(float));
     take_samples(fit, left);
     free(left);
     for (unsigned round = 0; round < ROUNDS; round++) {

@@ -258,15 +258,13 @@ static int judge(struct sl_comm_view *view)
     bool goes_on = true;
     int err = 0;
 
-    view->excess = reallocarray(NULL, cells, sizeof(*view->excess));
+    view->excess = sl_matrix_list(cells, sizeof(*view->excess));
     view->scratch = reallocarray(NULL, cells, sizeof(*view->scratch));
     view->nodes = count_nodes(view->job, view->matrix);
     if (hot == NULL || view->excess == NULL || view->scratch == NULL || view->nodes == 0)
         err = no_memory();
-    if (err == 0) {
-        sl_matrix_advise(view->excess, cells * sizeof(*view->excess));
+    if (err == 0)
         err = sl_expect(view->matrix, view->places, view->excess, &view->tiers);
-    }
     if (err == 0)
         err = sl_additive_fit(view->matrix, view->excess, &view->fit);
     for (view->round = 0; view->round < ROUNDS && goes_on && err == 0; view->round++)

@@ -47,8 +47,10 @@ enum sl_matrix_side {
 int sl_matrix_build(const struct sl_job *job, enum sl_job_wait state, enum sl_matrix_side side,
                     struct sl_matrix *matrix);
 void sl_matrix_fini(struct sl_matrix *matrix);
-/* A million cells are thousands of pages: the kernel may take large ones for such a list. */
-void sl_matrix_advise(void *list, size_t len);
+/* Room for a list that has an entry for each cell, or NULL; free() gives it back. A million cells
+ * are thousands of pages, each of which is a fault: long lists lie where the kernel may take large
+ * ones. */
+void *sl_matrix_list(size_t count, size_t each);
 
 /* The cell, or NULL. path: of the matrix's. */
 const struct sl_matrix_cell *sl_matrix_at(const struct sl_matrix *matrix, uint32_t src,

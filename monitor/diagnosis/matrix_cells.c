@@ -9,31 +9,32 @@
 #include <string.h>
 #include <sys/mman.h>
 
-void sl_matrix_advise(void *list, size_t len)
+#define LARGE ((size_t)2 << 20) /* a large page */
+
+void *sl_matrix_list(size_t count, size_t each)
 {
-    uintptr_t page = 4096, begin = ((uintptr_t)list + page - 1) & ~(page - 1);
+    size_t len;
+    void *list;
 
-    if (len > (size_t)2 << 20)
-        (void)madvise((void *)begin, ((uintptr_t)list + len - begin) & ~(page - 1), MADV_HUGEPAGE);
-}
-
-static void *new_list(size_t count, size_t each)
-{
-    void *list = reallocarray(NULL, count + 1, each);
-
+    if (__builtin_mul_overflow(count + 1, each, &len) || len > SIZE_MAX / 2)
+        return NULL;
+    if (len < LARGE)
+        return malloc(len);
+    len = (len + LARGE - 1) & ~(LARGE - 1);
+    list = aligned_alloc(LARGE, len);
     if (list != NULL)
-        sl_matrix_advise(list, count * each);
+        (void)madvise(list, len, MADV_HUGEPAGE);
     return list;
 }
 
 int sl_matrix_new_cells(struct sl_matrix *matrix, uint32_t ranks, size_t count)
 {
     matrix->rank_count = ranks;
-    matrix->cells = new_list(count, sizeof(*matrix->cells));
-    matrix->dst = new_list(count, sizeof(*matrix->dst));
-    matrix->size = new_list(count, sizeof(*matrix->size));
-    matrix->time = new_list(count, sizeof(*matrix->time));
-    matrix->column = new_list(count, sizeof(*matrix->column));
+    matrix->cells = sl_matrix_list(count, sizeof(*matrix->cells));
+    matrix->dst = sl_matrix_list(count, sizeof(*matrix->dst));
+    matrix->size = sl_matrix_list(count, sizeof(*matrix->size));
+    matrix->time = sl_matrix_list(count, sizeof(*matrix->time));
+    matrix->column = sl_matrix_list(count, sizeof(*matrix->column));
     matrix->first = calloc((size_t)ranks + 2, sizeof(*matrix->first));
     matrix->column_first = calloc((size_t)ranks + 2, sizeof(*matrix->column_first));
     if (matrix->cells == NULL || matrix->dst == NULL || matrix->size == NULL ||
