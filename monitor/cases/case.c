@@ -2,6 +2,7 @@
 /* Inputs into a job, the rules over it, and the result as text. */
 #include "monitor/cases/case.h"
 #include "core/err.h"
+#include "monitor/diagnosis/job_late.h"
 #include "monitor/diagnosis/verdict_text.h"
 #include "monitor/read/read.h"
 
@@ -30,6 +31,27 @@ static uint32_t ranks_told(const struct sl_job *job)
     return told;
 }
 
+/* Absent where there are none. */
+static bool write_notes(const struct sl_job *job, FILE *out)
+{
+    struct json_object *list = json_object_new_array();
+    const char *text;
+    bool is_good = list != NULL;
+
+    if (sl_job_note_at(job, 0) == NULL) {
+        json_object_put(list);
+        return true;
+    }
+    for (size_t i = 0; is_good && (text = sl_job_note_at(job, i)) != NULL; i++)
+        is_good = json_object_array_add(list, json_object_new_string(text)) == 0;
+    text = is_good ? json_object_to_json_string_ext(list, JSON_C_TO_STRING_PLAIN |
+                                                              JSON_C_TO_STRING_NOSLASHESCAPE)
+                   : NULL;
+    is_good = text != NULL && fprintf(out, ",\n\"notes\":%s", text) > 0;
+    json_object_put(list);
+    return is_good;
+}
+
 char *sl_case_text(const struct sl_job *job, size_t files, const struct sl_verdicts *verdicts,
                    size_t *len)
 {
@@ -49,7 +71,7 @@ char *sl_case_text(const struct sl_job *job, size_t files, const struct sl_verdi
         is_bad = one == NULL || fprintf(out, "%s\n%s", i > 0 ? "," : "", one) < 0;
     }
     if (!is_bad)
-        is_bad = fputs("]}\n", out) < 0;
+        is_bad = putc(']', out) < 0 || !write_notes(job, out) || fputs("}\n", out) < 0;
     json_object_put(list);
     if (out != NULL && fclose(out) == 0 && !is_bad)
         return text;

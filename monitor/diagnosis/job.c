@@ -2,25 +2,13 @@
 /* What is known of a job: arrays that grow, and texts that are kept once. */
 #include "monitor/diagnosis/job.h"
 #include "core/err.h"
-#include "monitor/diagnosis/job_members.h"
-#include "monitor/diagnosis/text.h"
+#include "monitor/diagnosis/job_inside.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct sl_job_inside {
-    struct sl_texts texts;
-    uint32_t *comm_of; /* by text: the communicator of that name */
-    size_t comm_of_cap;
-    struct sl_job_members members;
-    size_t rank_cap, comm_cap, op_cap, count_cap, edge_cap, sample_cap, first_cap, event_cap,
-        fault_cap, node_cap;
-    size_t port_cap, route_cap;
-};
-
-/* Makes room for one more. list: the address of a pointer to the first. */
-static int grow(void *list, size_t *cap, size_t count, size_t size)
+int sl_job_grow(void *list, size_t *cap, size_t count, size_t size)
 {
     void *old, *more;
     size_t next = *cap < 16 ? 16 : *cap + *cap / 2;
@@ -74,7 +62,11 @@ void sl_job_free(struct sl_job *job)
     if (job->inside != NULL) {
         sl_texts_fini(&job->inside->texts);
         free(job->inside->comm_of);
+        free(job->inside->rank_of);
         sl_job_members_fini(&job->inside->members);
+        sl_job_free_late(job->inside);
+        free(job->inside->late);
+        free(job->inside->notes);
     }
     free(job->inside);
     free(job);
@@ -99,7 +91,7 @@ int sl_job_add_rank(struct sl_job *job, uint32_t rank)
                        SL_JOB_RANKS_MAX - 1);
     if (rank < job->rank_count)
         return 0;
-    if (grow(&job->ranks, &job->inside->rank_cap, rank, sizeof(*job->ranks)) != 0)
+    if (sl_job_grow(&job->ranks, &job->inside->rank_cap, rank, sizeof(*job->ranks)) != 0)
         return -ENOMEM;
     for (; job->rank_count <= rank; job->rank_count++)
         job->ranks[job->rank_count] = (struct sl_job_rank){.replica = SL_JOB_NONE,
@@ -121,11 +113,11 @@ int sl_job_add_comm(struct sl_job *job, uint32_t name, uint32_t *comm)
         *comm = inside->comm_of[name];
         return 0;
     }
-    if (grow(&inside->comm_of, &inside->comm_of_cap, name, sizeof(*inside->comm_of)) != 0)
+    if (sl_job_grow(&inside->comm_of, &inside->comm_of_cap, name, sizeof(*inside->comm_of)) != 0)
         return -ENOMEM;
     for (; known < inside->comm_of_cap; known++)
         inside->comm_of[known] = SL_JOB_NONE;
-    if (grow(&job->comms, &inside->comm_cap, job->comm_count, sizeof(*job->comms)) != 0)
+    if (sl_job_grow(&job->comms, &inside->comm_cap, job->comm_count, sizeof(*job->comms)) != 0)
         return -ENOMEM;
     job->comms[job->comm_count] = (struct sl_job_comm){.name = name};
     inside->comm_of[name] = *comm = job->comm_count++;
@@ -222,7 +214,7 @@ int sl_job_add_op(struct sl_job *job, const struct sl_job_op *op)
     if (err == 0 && is_message && op->peer_place == 0 && op->peer == op->rank)
         err = sl_fail(-EBADMSG, "rank %u sends to itself", op->rank);
     if (err == 0)
-        err = grow(&job->ops, &job->inside->op_cap, job->op_count, sizeof(*job->ops));
+        err = sl_job_grow(&job->ops, &job->inside->op_cap, job->op_count, sizeof(*job->ops));
     if (err != 0)
         return err;
     rank = &job->ranks[op->rank];
@@ -241,7 +233,8 @@ int sl_job_add_count(struct sl_job *job, const struct sl_job_count *count)
     sl_assert(count->kind <= SL_JOB_KINDS);
     err = hear(job, count->rank, count->comm, true);
     if (err == 0)
-        err = grow(&job->counts, &job->inside->count_cap, job->count_count, sizeof(*job->counts));
+        err = sl_job_grow(&job->counts, &job->inside->count_cap, job->count_count,
+                          sizeof(*job->counts));
     if (err != 0)
         return err;
     job->ranks[count->rank].last_ns = later(job->ranks[count->rank].last_ns, count->at_ns);
@@ -258,7 +251,8 @@ int sl_job_add_edge(struct sl_job *job, const struct sl_job_edge *edge)
     if (err == 0 && (edge->src_place != 0 || edge->dst_place != 0) && edge->comm >= job->comm_count)
         err = sl_fail(-EBADMSG, "messages are of a communicator that nobody named");
     if (err == 0)
-        err = grow(&job->edges, &job->inside->edge_cap, job->edge_count, sizeof(*job->edges));
+        err =
+            sl_job_grow(&job->edges, &job->inside->edge_cap, job->edge_count, sizeof(*job->edges));
     if (err != 0)
         return err;
     job->edges[job->edge_count++] = *edge;
@@ -270,8 +264,8 @@ int sl_job_add_sample(struct sl_job *job, const struct sl_job_sample *sample)
     int err = hear(job, sample->rank, SL_JOB_NONE, false);
 
     if (err == 0)
-        err =
-            grow(&job->samples, &job->inside->sample_cap, job->sample_count, sizeof(*job->samples));
+        err = sl_job_grow(&job->samples, &job->inside->sample_cap, job->sample_count,
+                          sizeof(*job->samples));
     if (err != 0)
         return err;
     job->samples[job->sample_count++] = *sample;
@@ -280,7 +274,8 @@ int sl_job_add_sample(struct sl_job *job, const struct sl_job_sample *sample)
 
 int sl_job_add_event(struct sl_job *job, const struct sl_job_event *event)
 {
-    if (grow(&job->events, &job->inside->event_cap, job->event_count, sizeof(*job->events)) != 0)
+    if (sl_job_grow(&job->events, &job->inside->event_cap, job->event_count,
+                    sizeof(*job->events)) != 0)
         return -ENOMEM;
     job->events[job->event_count++] = *event;
     return 0;
@@ -288,7 +283,7 @@ int sl_job_add_event(struct sl_job *job, const struct sl_job_event *event)
 
 int sl_job_add_node(struct sl_job *job, const struct sl_job_node *node)
 {
-    if (grow(&job->nodes, &job->inside->node_cap, job->node_count, sizeof(*job->nodes)) != 0)
+    if (sl_job_grow(&job->nodes, &job->inside->node_cap, job->node_count, sizeof(*job->nodes)) != 0)
         return -ENOMEM;
     job->nodes[job->node_count++] = *node;
     return 0;
@@ -296,7 +291,8 @@ int sl_job_add_node(struct sl_job *job, const struct sl_job_node *node)
 
 int sl_job_add_fault(struct sl_job *job, const struct sl_job_fault *fault)
 {
-    if (grow(&job->faults, &job->inside->fault_cap, job->fault_count, sizeof(*job->faults)) != 0)
+    if (sl_job_grow(&job->faults, &job->inside->fault_cap, job->fault_count,
+                    sizeof(*job->faults)) != 0)
         return -ENOMEM;
     job->faults[job->fault_count++] = *fault;
     return 0;
@@ -304,7 +300,7 @@ int sl_job_add_fault(struct sl_job *job, const struct sl_job_fault *fault)
 
 int sl_job_add_port(struct sl_job *job, const struct sl_job_port *port)
 {
-    if (grow(&job->ports, &job->inside->port_cap, job->port_count, sizeof(*job->ports)) != 0)
+    if (sl_job_grow(&job->ports, &job->inside->port_cap, job->port_count, sizeof(*job->ports)) != 0)
         return -ENOMEM;
     job->ports[job->port_count++] = *port;
     return 0;
@@ -317,7 +313,8 @@ int sl_job_add_route(struct sl_job *job, const struct sl_job_route *route)
     if (err == 0)
         err = sl_job_add_rank(job, route->dst);
     if (err == 0)
-        err = grow(&job->routes, &job->inside->route_cap, job->route_count, sizeof(*job->routes));
+        err = sl_job_grow(&job->routes, &job->inside->route_cap, job->route_count,
+                          sizeof(*job->routes));
     if (err != 0)
         return err;
     job->routes[job->route_count++] = *route;
@@ -345,7 +342,8 @@ static int count_ops(struct sl_job *job)
 {
     size_t at = 0;
 
-    if (grow(&job->first_op, &job->inside->first_cap, job->rank_count, sizeof(*job->first_op)) != 0)
+    if (sl_job_grow(&job->first_op, &job->inside->first_cap, job->rank_count,
+                    sizeof(*job->first_op)) != 0)
         return -ENOMEM;
     memset(job->first_op, 0, (job->rank_count + 1) * sizeof(*job->first_op));
     for (size_t i = 0; i < job->op_count; i++)
@@ -381,8 +379,10 @@ int sl_job_seal(struct sl_job *job)
     struct place *places;
     struct sl_job_op *sorted;
 
-    int err = sl_job_members_seal(&job->inside->members, job);
+    int err = sl_job_take_late(job);
 
+    if (err == 0)
+        err = sl_job_members_seal(&job->inside->members, job);
     if (err != 0)
         return err;
     if (count_ops(job) != 0)

@@ -11,6 +11,7 @@
 #ifndef SL_MONITOR_READ_NCCL_H
 #define SL_MONITOR_READ_NCCL_H
 
+#include "core/state.h"
 #include "monitor/diagnosis/job.h"
 
 struct sl_read_in;
@@ -52,7 +53,8 @@ struct sl_nccl_part {
 struct sl_nccl_tale {
     const char *name; /* of the file, for sentences */
     char host[65], process[96];
-    int64_t now_ns; /* of its clock: as it was looked at, or the latest time in it */
+    struct sl_state_process self; /* as sl_page_identity() needs it; 0: not told */
+    int64_t now_ns;               /* of its clock: as it was looked at, or the latest time in it */
     int64_t wall_ns;
     char halt[32];                       /* why the process does not run, or "" */
     bool is_gone, has_kernels, is_lossy; /* lossy: events were dropped */

@@ -348,6 +348,7 @@ static int read_head(struct file *file)
     file->tale.is_lossy = atomic_load(&head.dropped) > 0;
     take_text(host, self.host, sizeof(self.host));
     snprintf(file->tale.host, sizeof(file->tale.host), "%s", host);
+    file->tale.self = self;
     snprintf(file->tale.process, sizeof(file->tale.process), "pid %d on %s", self.pid, host);
     if (self.made_wall_s < INT64_MAX / 1000000000)
         file->tale.wall_ns = (int64_t)(self.made_wall_s * 1000000000) - time_of(self.made_ns);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What NCCL's profiler tells of a process, into a job. */
 #include "core/err.h"
+#include "monitor/diagnosis/job_late.h"
 #include "monitor/read/nccl.h"
+#include "monitor/read/page.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -130,15 +132,18 @@ static uint32_t rank_of(const struct sl_nccl_tale *tale)
     return largest != NULL ? largest->rank : SL_JOB_NONE;
 }
 
-static int take_self(struct sl_job *job, const struct sl_nccl_tale *tale, uint32_t rank)
+static int take_self(struct sl_job *job, const struct sl_nccl_tale *tale, uint32_t *out)
 {
-    uint32_t process = sl_job_text(job, tale->process, strlen(tale->process));
+    uint32_t process = sl_job_text(job, tale->process, strlen(tale->process)), rank = rank_of(tale);
     struct sl_job_rank *it;
     int err;
 
     if (rank == SL_JOB_NONE)
         return sl_fail(-EBADMSG, "%s: no communicator is in it, so it is nobody's", tale->name);
-    err = sl_job_add_rank(job, rank);
+    err = sl_job_rank_of(job, sl_page_identity(job, &tale->self), rank, out);
+    rank = *out;
+    if (err == 0)
+        err = sl_job_add_rank(job, rank);
     if (err != 0)
         return err;
     it = &job->ranks[rank];
@@ -385,8 +390,8 @@ static int take_parts(struct sl_job *job, const struct sl_nccl_tale *tale, const
 
 static int take(struct sl_job *job, struct sl_nccl_tale *tale, uint32_t *comms)
 {
-    uint32_t rank = rank_of(tale);
-    int err = take_self(job, tale, rank);
+    uint32_t rank;
+    int err = take_self(job, tale, &rank);
 
     for (size_t i = 0; i < tale->comm_count && err == 0; i++) {
         comms[i] = SL_JOB_NONE;

@@ -68,6 +68,8 @@ int64_t sl_page_wall_ns(void);
 /* "2026-11-25T20:39:11.123Z" in nanoseconds since 1970, or SL_JOB_NEVER. */
 int64_t sl_page_time_of(const char *text);
 
+/* The process as sl_job_rank_of() knows it; 0: it does not say when it began. */
+uint32_t sl_page_identity(struct sl_job *job, const struct sl_state_process *self);
 /* Into the job. earlier: the same page some time before, for what passed since; or NULL. -EBADMSG
  * with a sentence: another process has said that it is this rank. */
 int sl_page_take(struct sl_job *job, const struct sl_page *page, const struct sl_page *earlier);

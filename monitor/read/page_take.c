@@ -8,6 +8,7 @@
  * turn.
  */
 #include "core/err.h"
+#include "monitor/diagnosis/job_late.h"
 #include "monitor/read/page.h"
 
 #include <errno.h>
@@ -53,6 +54,18 @@ static int64_t wall_of(const struct sl_page *page, uint64_t time)
 
 /* ---- who it is ---- */
 
+/* A number alone is another process's in the next container. */
+uint32_t sl_page_identity(struct sl_job *job, const struct sl_state_process *self)
+{
+    char text[192];
+
+    if (self->start_ticks == 0 || self->pid_space == 0)
+        return 0;
+    snprintf(text, sizeof(text), "pid %d in %" PRIu64 ", since %" PRIu64 ", on %.64s", self->pid,
+             self->pid_space, self->start_ticks, self->host);
+    return keep(job, text);
+}
+
 static int take_self(struct taking *taking)
 {
     const struct sl_state_process *self = &taking->page->self;
@@ -65,8 +78,9 @@ static int take_self(struct taking *taking)
     if (self->rank < 0)
         return sl_fail(-EBADMSG, "process %d of host %s does not say which rank it is", self->pid,
                        self->host);
-    taking->rank = (uint32_t)self->rank;
-    err = sl_job_add_rank(job, taking->rank);
+    err = sl_job_rank_of(job, sl_page_identity(job, self), (uint32_t)self->rank, &taking->rank);
+    if (err == 0)
+        err = sl_job_add_rank(job, taking->rank);
     if (err != 0)
         return err;
     snprintf(text, sizeof(text), "pid %d on %s", self->pid, self->host);

@@ -6,11 +6,14 @@
  *
  * Ranks in it are those of a communicator. A process is known by host, pid and GPU, and has the
  * rank that it has in the largest communicator; processes that are not in it come after its ranks.
- * In a second file of the same job a process has the rank that it had in the first.
+ * In a second file of the same job a process has the rank that it had in the first. A process that
+ * other sources tell of, too, is their rank (ras_join.c), for which all of them have to be there:
+ * what was read is taken when the job is sealed.
  */
 #include "core/err.h"
+#include "monitor/diagnosis/job_late.h"
 #include "monitor/read/json.h"
-#include "monitor/read/read.h"
+#include "monitor/read/ras.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,32 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-/* A rank of a communicator. */
-struct seen {
-    uint32_t comm_rank, process, host; /* texts */
-    uint32_t rank;                     /* of the job, once known */
-    uint64_t counts[SL_JOB_KINDS];
-    uint8_t has[SL_JOB_KINDS];
-    bool is_missing, is_dead;
-};
-
-struct ras_comm {
-    uint32_t name, label;
-    uint32_t size;
-    size_t first, count; /* of seen */
-};
-
-struct ras {
-    struct sl_job *job;
-    struct sl_json *json;
-    struct ras_comm *comms;
-    struct seen *seen;
-    size_t comm_count, comm_cap, seen_count, seen_cap;
-    uint32_t *rank_of; /* by text: the process's rank plus 1; 0: none yet */
-    size_t rank_of_len;
-    int64_t at_ns;
-};
 
 static int no_memory(void)
 {
@@ -64,14 +41,14 @@ static bool get_text(struct json_object *value, char *out, size_t cap)
     return true;
 }
 
-static uint32_t keep(struct ras *ras, const char *text)
+static uint32_t keep(struct sl_ras *ras, const char *text)
 {
     return sl_job_text(ras->job, text, strlen(text));
 }
 
 /* ---- a rank ---- */
 
-static void read_counts(struct json_object *counts, struct seen *seen)
+static void read_counts(struct json_object *counts, struct sl_ras_seen *seen)
 {
     if (!json_object_is_type(counts, json_type_object))
         return;
@@ -87,18 +64,19 @@ static void read_counts(struct json_object *counts, struct seen *seen)
     }
 }
 
-static int fill_seen(struct ras *ras, struct json_object *object, bool is_missing,
-                     struct seen *seen)
+static int fill_seen(struct sl_ras *ras, struct json_object *object, bool is_missing,
+                     struct sl_ras_seen *seen)
 {
-    const struct ras_comm *comm = &ras->comms[ras->comm_count - 1];
+    const struct sl_ras_comm *comm = &ras->comms[ras->comm_count - 1];
     char host[128] = "unknown", process[256];
     struct json_object *status = sl_json_get(object, "status");
-    uint64_t rank, gpu = 0;
+    uint64_t rank, gpu = 0, pid = 0;
 
     if (!sl_json_u64(sl_json_get(object, "rank"), &rank) || rank >= SL_JOB_RANKS_MAX)
         return sl_json_refuse(ras->json, "a member of a communicator has no rank");
     get_text(sl_json_get(object, "host"), host, sizeof(host));
     sl_json_u64(sl_json_get(object, "nvml_dev"), &gpu);
+    sl_json_u64(sl_json_get(object, "pid"), &pid);
     /* A process that RAS knows nothing of is one of its own in each communicator. */
     if (strcmp(host, "unknown") == 0)
         snprintf(process, sizeof(process), "%s rank %" PRIu64, sl_job_string(ras->job, comm->name),
@@ -106,17 +84,18 @@ static int fill_seen(struct ras *ras, struct json_object *object, bool is_missin
     else
         snprintf(process, sizeof(process), "pid %" PRId64 " on %s, GPU %" PRIu64,
                  json_object_get_int64(sl_json_get(object, "pid")), host, gpu);
-    *seen = (struct seen){.comm_rank = (uint32_t)rank,
-                          .process = keep(ras, process),
-                          .host = keep(ras, host),
-                          .is_missing = is_missing};
+    *seen = (struct sl_ras_seen){.comm_rank = (uint32_t)rank,
+                                 .process = keep(ras, process),
+                                 .pid = pid,
+                                 .host = keep(ras, host),
+                                 .is_missing = is_missing};
     seen->is_dead = json_object_get_boolean(sl_json_get(status, "considered_dead"));
     if (!is_missing)
         read_counts(sl_json_get(object, "collective_counts"), seen);
     return seen->process != SL_JOB_NONE && seen->host != SL_JOB_NONE ? 0 : no_memory();
 }
 
-static int read_ranks(struct ras *ras, bool is_missing)
+static int read_ranks(struct sl_ras *ras, bool is_missing)
 {
     struct json_object *object;
     int got = sl_json_open(ras->json, '[');
@@ -127,7 +106,7 @@ static int read_ranks(struct ras *ras, bool is_missing)
             break;
         if (ras->seen_count == ras->seen_cap) {
             size_t cap = ras->seen_cap == 0 ? 64 : ras->seen_cap * 2;
-            struct seen *seen = reallocarray(ras->seen, cap, sizeof(*seen));
+            struct sl_ras_seen *seen = reallocarray(ras->seen, cap, sizeof(*seen));
 
             ras->seen = seen != NULL ? seen : ras->seen;
             ras->seen_cap = seen != NULL ? cap : ras->seen_cap;
@@ -143,11 +122,12 @@ static int read_ranks(struct ras *ras, bool is_missing)
 
 /* ---- a communicator ---- */
 
-static int name_comm(struct ras *ras, const char *hash, const char *second)
+static int name_comm(struct sl_ras *ras, const char *hash, const char *second)
 {
-    struct ras_comm *comm = &ras->comms[ras->comm_count - 1];
+    struct sl_ras_comm *comm = &ras->comms[ras->comm_count - 1];
     char text[192];
 
+    comm->hash = strtoull(hash, NULL, 16);
     snprintf(text, sizeof(text), "%s:%s", hash, second);
     comm->name = keep(ras, text);
     snprintf(text, sizeof(text), "communicator %s", hash);
@@ -155,23 +135,23 @@ static int name_comm(struct ras *ras, const char *hash, const char *second)
     return comm->name != SL_JOB_NONE && comm->label != SL_JOB_NONE ? 0 : no_memory();
 }
 
-static int add_comm(struct ras *ras)
+static int add_comm(struct sl_ras *ras)
 {
     if (ras->comm_count == ras->comm_cap) {
         size_t cap = ras->comm_cap == 0 ? 16 : ras->comm_cap * 2;
-        struct ras_comm *comms = reallocarray(ras->comms, cap, sizeof(*comms));
+        struct sl_ras_comm *comms = reallocarray(ras->comms, cap, sizeof(*comms));
 
         if (comms == NULL)
             return no_memory();
         ras->comms = comms;
         ras->comm_cap = cap;
     }
-    ras->comms[ras->comm_count++] = (struct ras_comm){.first = ras->seen_count};
+    ras->comms[ras->comm_count++] = (struct sl_ras_comm){.first = ras->seen_count};
     return 0;
 }
 
 /* The hash and the size stand before the ranks. */
-static int read_comm(struct ras *ras)
+static int read_comm(struct sl_ras *ras)
 {
     char key[32], hash[40] = "", second[96] = "";
     struct json_object *value;
@@ -182,7 +162,7 @@ static int read_comm(struct ras *ras)
         return got;
     got = sl_json_open(ras->json, '{');
     while (got == 0 && (got = sl_json_next(ras->json, key, sizeof(key))) == 1) {
-        struct ras_comm *comm = &ras->comms[ras->comm_count - 1];
+        struct sl_ras_comm *comm = &ras->comms[ras->comm_count - 1];
 
         if (strcmp(key, "ranks") == 0 || strcmp(key, "missing_ranks") == 0) {
             got = hash[0] != '\0' ? name_comm(ras, hash, second)
@@ -207,7 +187,7 @@ static int read_comm(struct ras *ras)
 }
 
 /* "2025-12-19 13:06:53": local time of the host. Only differences matter. */
-static void read_time(struct ras *ras, struct json_object *value)
+static void read_time(struct sl_ras *ras, struct json_object *value)
 {
     struct tm tm = {.tm_isdst = 0};
     char text[32];
@@ -217,7 +197,7 @@ static void read_time(struct ras *ras, struct json_object *value)
         ras->at_ns = (int64_t)timegm(&tm) * 1000000000;
 }
 
-static int walk(struct ras *ras)
+static int walk(struct sl_ras *ras)
 {
     char key[32];
     struct json_object *value;
@@ -244,7 +224,7 @@ static int walk(struct ras *ras)
 
 static int by_size(const void *a, const void *b)
 {
-    const struct ras_comm *x = a, *y = b;
+    const struct sl_ras_comm *x = a, *y = b;
 
     if (x->size != y->size)
         return x->size > y->size ? -1 : 1;
@@ -253,7 +233,7 @@ static int by_size(const void *a, const void *b)
 
 static int by_comm_rank(const void *a, const void *b)
 {
-    const struct seen *x = a, *y = b;
+    const struct sl_ras_seen *x = a, *y = b;
 
     if (x->comm_rank != y->comm_rank)
         return x->comm_rank < y->comm_rank ? -1 : 1;
@@ -267,7 +247,7 @@ static bool is_free(const struct sl_job *job, uint32_t rank)
 }
 
 /* wanted: the rank in the communicator, if it is the largest one; SL_JOB_NONE: any. */
-static int place(struct ras *ras, struct seen *seen, uint32_t wanted)
+static int place(struct sl_ras *ras, struct sl_ras_seen *seen, uint32_t wanted)
 {
     struct sl_job *job = ras->job;
     struct sl_job_rank *rank;
@@ -282,13 +262,15 @@ static int place(struct ras *ras, struct seen *seen, uint32_t wanted)
         ras->rank_of[seen->process] = seen->rank + 1;
     }
     rank = &job->ranks[seen->rank];
-    rank->process = seen->process;
-    rank->host = seen->host;
+    if (!sl_ras_is_joined(ras, seen)) {
+        rank->process = seen->process;
+        rank->host = seen->host;
+    }
     rank->is_gone = rank->is_gone || seen->is_dead;
     return 0;
 }
 
-static int add_counts(struct ras *ras, const struct seen *seen, uint32_t comm)
+static int add_counts(struct sl_ras *ras, const struct sl_ras_seen *seen, uint32_t comm)
 {
     for (unsigned kind = 0; kind < SL_JOB_KINDS; kind++) {
         struct sl_job_count count = {.rank = seen->rank,
@@ -305,22 +287,15 @@ static int add_counts(struct ras *ras, const struct seen *seen, uint32_t comm)
     return 0;
 }
 
-static int take_comm(struct ras *ras, const struct ras_comm *it, bool is_largest, uint32_t *members)
+static int set_members(struct sl_ras *ras, const struct sl_ras_comm *it, uint32_t comm,
+                       uint32_t *members)
 {
-    struct seen *seen;
-    uint32_t comm = SL_JOB_NONE;
-    int err;
+    const struct sl_ras_seen *seen = &ras->seen[it->first];
+    int err = 0;
 
-    if (it->count == 0 || ras->seen == NULL)
-        return 0;
-    seen = &ras->seen[it->first];
-    err = sl_job_add_comm(ras->job, it->name, &comm);
-    qsort(seen, it->count, sizeof(*seen), by_comm_rank);
-    for (size_t i = 0; i < it->count && err == 0; i++) {
-        err = place(ras, &seen[i], is_largest ? seen[i].comm_rank : SL_JOB_NONE);
+    for (size_t i = 0; i < it->count; i++)
         members[i] = seen[i].rank;
-    }
-    if (err == 0 && ras->job->comms[comm].member_count == 0)
+    if (ras->job->comms[comm].member_count == 0)
         err = sl_job_set_members(ras->job, comm, members, (uint32_t)it->count);
     if (err == 0)
         ras->job->comms[comm].label = it->label;
@@ -329,42 +304,87 @@ static int take_comm(struct ras *ras, const struct ras_comm *it, bool is_largest
     return err;
 }
 
-static int take(struct ras *ras)
+static int take_comm(struct sl_ras *ras, const struct sl_ras_comm *it, bool is_largest,
+                     uint32_t *members)
+{
+    struct sl_ras_seen *seen;
+    uint32_t comm = SL_JOB_NONE;
+    int err = 0;
+
+    if (it->count == 0 || ras->seen == NULL)
+        return 0;
+    seen = &ras->seen[it->first];
+    for (size_t i = 0; i < it->count && err == 0; i++)
+        err = place(ras, &seen[i], is_largest ? seen[i].comm_rank : SL_JOB_NONE);
+    if (err == 0 && it->joined != SL_JOB_NONE)
+        return sl_ras_join_members(ras, it);
+    if (err == 0)
+        err = sl_job_add_comm(ras->job, it->name, &comm);
+    return err == 0 ? set_members(ras, it, comm, members) : err;
+}
+
+static int take_all(struct sl_ras *ras, uint32_t *members)
 {
     struct sl_job *job = ras->job;
+    int err;
+
+    for (size_t i = 0; i < ras->comm_count; i++)
+        if (ras->comms[i].count > 0)
+            qsort(&ras->seen[ras->comms[i].first], ras->comms[i].count, sizeof(*ras->seen),
+                  by_comm_rank);
+    for (uint32_t r = 0; r < job->rank_count; r++)
+        if (job->ranks[r].process != 0 && job->ranks[r].process < ras->rank_of_len)
+            ras->rank_of[job->ranks[r].process] = r + 1;
+    err = sl_ras_join(ras);
+    if (err == 0 && ras->comm_count > 0)
+        qsort(ras->comms, ras->comm_count, sizeof(*ras->comms), by_size);
+    for (size_t i = 0; i < ras->comm_count && err == 0; i++)
+        err = take_comm(ras, &ras->comms[i], i == 0, members);
+    return err == 0 ? sl_ras_join_note(ras) : err;
+}
+
+static int take(struct sl_job *job, void *arg)
+{
+    struct sl_ras *ras = arg;
     uint32_t *members = reallocarray(NULL, ras->seen_count + 1, sizeof(*members));
-    int err = 0;
+    int err;
 
     for (size_t i = 0; i < ras->seen_count; i++)
         if (ras->seen[i].process >= ras->rank_of_len)
             ras->rank_of_len = ras->seen[i].process + 1;
     ras->rank_of = calloc(ras->rank_of_len + 1, sizeof(*ras->rank_of));
-    if (members == NULL || ras->rank_of == NULL)
-        err = no_memory();
-    for (uint32_t r = 0; r < job->rank_count && err == 0; r++)
-        if (job->ranks[r].process != 0 && job->ranks[r].process < ras->rank_of_len)
-            ras->rank_of[job->ranks[r].process] = r + 1;
-    if (err == 0 && ras->comm_count > 0)
-        qsort(ras->comms, ras->comm_count, sizeof(*ras->comms), by_size);
-    for (size_t i = 0; i < ras->comm_count && err == 0; i++)
-        err = take_comm(ras, &ras->comms[i], i == 0, members);
+    err = members == NULL || ras->rank_of == NULL ? no_memory() : take_all(ras, members);
     free(members);
-    if (err == 0 && ras->at_ns > job->now_ns)
+    /* Times of others are of another clock: RAS tells local ones. */
+    if (err == 0 && ras->at_ns > job->now_ns && (job->now_ns == SL_JOB_NEVER || !ras->has_others))
         job->now_ns = ras->at_ns;
     return err;
 }
 
+static void end(void *arg)
+{
+    struct sl_ras *ras = arg;
+
+    free(ras->comms);
+    free(ras->seen);
+    free(ras->rank_of);
+    free(ras);
+}
+
 static int read_ras(struct sl_job *job, struct sl_read_in *in)
 {
-    struct ras ras = {.job = job, .json = sl_json_new(in), .at_ns = SL_JOB_NEVER};
-    int err = ras.json == NULL ? no_memory() : walk(&ras);
+    struct sl_ras *ras = calloc(1, sizeof(*ras));
+    int err;
 
-    sl_json_free(ras.json);
+    if (ras == NULL)
+        return no_memory();
+    *ras = (struct sl_ras){.job = job, .json = sl_json_new(in), .at_ns = SL_JOB_NEVER};
+    err = ras->json == NULL ? no_memory() : walk(ras);
+    sl_json_free(ras->json);
+    ras->json = NULL;
     if (err == 0)
-        err = take(&ras);
-    free(ras.comms);
-    free(ras.seen);
-    free(ras.rank_of);
+        return sl_job_later(job, take, end, ras);
+    end(ras);
     return err;
 }
 

@@ -3,6 +3,7 @@
 #include "tools/ctl/diagnose.h"
 #include "core/err.h"
 #include "monitor/cases/case.h"
+#include "monitor/diagnosis/job_late.h"
 #include "monitor/diagnosis/verdict_text.h"
 #include "monitor/read/read.h"
 #include "tools/ctl/command.h"
@@ -160,6 +161,8 @@ static int answer(const struct request *request, const struct sl_job *job,
         printf("%zu files tell of %u ranks, %u communicators and %zu operations\n", files,
                ranks_told(job), job->comm_count, job->op_count);
         sl_verdicts_print(job, verdicts, stdout);
+        for (size_t i = 0; sl_job_note_at(job, i) != NULL; i++)
+            printf("note: %s\n", sl_job_note_at(job, i));
     }
     if (text == NULL && request->bundle != NULL)
         printf("the inputs and this result are in %s\n", request->bundle);

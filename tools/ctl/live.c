@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/err.h"
 #include "monitor/cases/judge.h"
+#include "monitor/diagnosis/job_late.h"
 #include "monitor/diagnosis/verdict_text.h"
 #include "monitor/read/formats.h"
 #include "monitor/read/read.h"
@@ -229,6 +230,15 @@ static char *name_all(const struct sl_job *job, const struct sl_verdicts *verdic
     return fclose(out) == 0 ? text : NULL;
 }
 
+static void add_notes(const struct sl_job *job, struct json_object *object)
+{
+    struct json_object *list = json_object_new_array();
+
+    for (size_t i = 0; sl_job_note_at(job, i) != NULL; i++)
+        json_object_array_add(list, json_object_new_string(sl_job_note_at(job, i)));
+    json_object_object_add(object, "notes", list);
+}
+
 static void print(const struct live *live, const struct sl_job *job,
                   const struct sl_verdicts *verdicts)
 {
@@ -241,6 +251,8 @@ static void print(const struct live *live, const struct sl_job *job,
         printf("%u of %u sources tell of %u ranks, %u communicators and %zu operations\n",
                live->answers, live->sources->count, told, job->comm_count, job->op_count);
         sl_verdicts_print(job, verdicts, stdout);
+        for (size_t i = 0; sl_job_note_at(job, i) != NULL; i++)
+            printf("note: %s\n", sl_job_note_at(job, i));
         return;
     }
     object = json_object_new_object();
@@ -249,6 +261,7 @@ static void print(const struct live *live, const struct sl_job *job,
     json_object_object_add(object, "answers", json_object_new_int64(live->answers));
     json_object_object_add(object, "ranks", json_object_new_int64(told));
     json_object_object_add(object, "verdicts", sl_verdicts_json(job, verdicts));
+    add_notes(job, object);
     puts(json_object_to_json_string_ext(object,
                                         JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
     json_object_put(object);

@@ -54,6 +54,7 @@ static void a_process_has_its_rank_in_the_largest_communicator(void **state)
     (void)state;
     for (unsigned again = 0; again < 2; again++) {
         add(job, again == 0 ? "behind" : "moving");
+        assert_int_equal(sl_job_seal(job), 0);
         assert_int_equal(job->rank_count, 4);
         assert_int_equal(job->comm_count, 2);
         assert_int_equal(job->comms[0].member_count, 4);
@@ -102,6 +103,8 @@ static int read_text(const char *text)
     struct sl_job *job = sl_job_new();
     int err = sl_read_bytes(job, "ras.json", text, strlen(text));
 
+    if (err == 0)
+        err = sl_job_seal(job);
     sl_job_free(job);
     return err;
 }
@@ -117,6 +120,7 @@ static void a_process_outside_the_largest_communicator_comes_after_its_ranks(voi
 
     (void)state;
     assert_int_equal(sl_read_bytes(job, "ras.json", text, strlen(text)), 0);
+    assert_int_equal(sl_job_seal(job), 0);
     assert_int_equal(job->rank_count, 3);
     assert_string_equal(sl_job_string(job, job->ranks[0].host), "h1");
     assert_string_equal(sl_job_string(job, job->ranks[1].host), "h2");
