@@ -507,6 +507,33 @@ static void an_agents_answer_is_read(void **state)
     sl_job_free(job);
 }
 
+/* Both ways: how long messages were under way, and how long the rests of those that came took. */
+static void paths_of_an_agents_answer_have_times(void **state)
+{
+    static const char answer[] =
+        "{\"version\":1,\"host\":\"n1\",\"time\":\"2026-11-26T10:00:30.500Z\",\"processes\":[],"
+        "\"ranks\":[{\"pid\":2000007,\"start_ticks\":9,\"rank\":0,\"size\":2,\"job\":\"j\","
+        "\"communicators\":[{\"id\":\"abc\",\"rank\":0,\"size\":2}],\"paths\":["
+        "{\"name\":\"mlx5_0:1 > 192.0.2.7\",\"communicator\":\"abc\",\"peer\":1,\"path\":0,"
+        "\"sent_messages\":4,\"sent_bytes\":4096,\"histogram\":[0,0,0,4]},"
+        "{\"name\":\"eth0 > 192.0.2.7\",\"communicator\":\"abc\",\"peer\":1,\"path\":-1,"
+        "\"sent_messages\":3,\"sent_bytes\":300,\"arriving_messages\":2,\"arriving_bytes\":500,"
+        "\"arriving_ns\":7000}]}]}";
+    struct sl_job *job = sl_job_new();
+
+    (void)state;
+    assert_int_equal(sl_read_bytes(job, "n1.json", answer, strlen(answer)), 0);
+    assert_int_equal(sl_job_seal(job), 0);
+    assert_string_equal(sl_job_string(job, job->ranks[0].process), "pid 2000007 on n1");
+    assert_int_equal(job->edge_count, 3);
+    assert_true(job->edges[0].wait_s[SL_JOB_WAIT_WIRE] > 23.9e-9 &&
+                job->edges[0].wait_s[SL_JOB_WAIT_WIRE] < 24.1e-9);
+    assert_true(job->edges[1].src == 0 && job->edges[1].bytes == 300);
+    assert_true(job->edges[2].src == 1 && job->edges[2].dst == 0 && job->edges[2].bytes == 500);
+    assert_true(job->edges[2].wait_s[SL_JOB_WAIT_WIRE] > 6.9e-6);
+    sl_job_free(job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +555,7 @@ int main(void)
         cmocka_unit_test(a_rank_is_one_process),
         cmocka_unit_test(a_place_is_one_rank),
         cmocka_unit_test(an_agents_answer_is_read),
+        cmocka_unit_test(paths_of_an_agents_answer_have_times),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
