@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define APART_MIN 0.03 /* logarithm: populations nearer than that are one */
-#define DEPTH_MAX 3    /* splits of splits: at most 8 populations */
-#define EARLY_MIN 3    /* steps by which members are told apart at the beginning */
-#define OUTLIER_MIN 3  /* members of a population, of which one may be faulty */
-#define VOTES_MIN 3    /* ranks of a host that tell which kind it is */
+#define DEPTH_MAX 3   /* splits of splits: at most 8 populations */
+#define EARLY_MIN 3   /* steps by which members are told apart at the beginning */
+#define OUTLIER_MIN 3 /* members of a population, of which one may be faulty */
+#define VOTES_MIN 3   /* ranks of a host that tell which kind it is */
 
 struct member {
     uint32_t rank;
@@ -96,7 +95,7 @@ static uint32_t part(const struct finder *finder, const struct member *list, uin
     double gap;
     uint32_t at = count < 2 * finder->least ? 0 : widest_gap(list, count, finder->least, &gap);
 
-    if (at == 0 || gap < APART_MIN || width_of(list, at) > gap / 2 ||
+    if (at == 0 || gap < SL_POPULATION_APART || width_of(list, at) > gap / 2 ||
         width_of(list + at, count - at) > gap / 2 || !is_lasting(list, at, count) ||
         is_one_host(finder, list, at, count))
         return 0;

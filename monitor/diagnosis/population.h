@@ -5,6 +5,8 @@
 
 #include "monitor/diagnosis/peers.h"
 
+#define SL_POPULATION_APART 0.03 /* logarithm: populations nearer than that are one */
+
 /* Which population each member is of: groups, by rank, from 0 on. The table holds logarithms of
  * which the step's median was taken off. 0 or -ENOMEM. */
 int sl_population_find(const struct sl_peers_table *table, const uint32_t *members, uint32_t count,

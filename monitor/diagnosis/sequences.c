@@ -2,6 +2,7 @@
 /* What the stages of one pipeline have in common: longer sequences. */
 #include "monitor/diagnosis/sequences.h"
 #include "core/err.h"
+#include "monitor/diagnosis/population.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,10 +11,13 @@
 
 #define AROUND 4      /* steps before and behind one, that it is compared with */
 #define NORMAL 1.4826 /* from a median of absolute values to a standard deviation */
+#define ERRORS 4.0    /* of a median of steps: nearer than that is together */
+#define APART_MOST 1  /* ranks of a job that are not with their replica: a slow one */
 
 struct place {
     uint32_t replica, rank;
     uint64_t role;
+    double level, error; /* beyond what its replica has in common */
 };
 
 static int by_replica(const void *a, const void *b)
@@ -22,6 +26,15 @@ static int by_replica(const void *a, const void *b)
 
     if (x->replica != y->replica)
         return x->replica < y->replica ? -1 : 1;
+    if (x->role != y->role)
+        return x->role < y->role ? -1 : 1;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static int by_role(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+
     if (x->role != y->role)
         return x->role < y->role ? -1 : 1;
     return x->rank < y->rank ? -1 : x->rank > y->rank;
@@ -174,6 +187,55 @@ static void take_off(struct sl_peers_table *table, const struct place *list, uin
     }
 }
 
+/* How far each rank of a replica is from it over all steps, and how well that is known. */
+static void take_levels(const struct sl_peers_table *table, struct place *list, uint32_t count,
+                        double *scratch)
+{
+    uint32_t steps = table->step_count;
+    double *beyond = scratch + steps, *room = beyond + steps;
+
+    for (uint32_t step = 0; step < steps; step++) {
+        for (uint32_t i = 0; i < count; i++)
+            beyond[i] = row_of(table, list[i].rank)[step];
+        scratch[step] = common_of(beyond, count, count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t known = 0;
+
+        for (uint32_t step = 0; step < steps; step++) {
+            beyond[known] = row_of(table, list[i].rank)[step] - scratch[step];
+            known += isnan(beyond[known]) ? 0 : 1;
+        }
+        memcpy(room, beyond, known * sizeof(*room));
+        list[i].level = sl_median(room, known);
+        for (uint32_t k = 0; k < known; k++)
+            room[k] = fabs(beyond[k] - list[i].level);
+        list[i].error = NORMAL * sl_median(room, known) / sqrt(known > 0 ? known : 1);
+    }
+}
+
+/* Are all ranks with their replicas, but for a slow one? Nearer than kinds of hardware are, or than
+ * their steps' noise explains. The median of a role in a step, which was taken off, moves with one
+ * rank of it: what all of a role are apart is no kind. */
+static bool are_together(struct place *list, uint32_t count, double *scratch)
+{
+    uint32_t apart = 0;
+
+    qsort(list, count, sizeof(*list), by_role);
+    for (uint32_t first = 0, end; first < count; first = end) {
+        double middle;
+
+        for (end = first; end < count && list[end].role == list[first].role; end++)
+            scratch[end - first] = list[end].level;
+        middle = sl_median(scratch, end - first);
+        for (uint32_t i = first; i < end; i++)
+            apart +=
+                fabs(list[i].level - middle) > fmax(SL_POPULATION_APART, ERRORS * list[i].error);
+    }
+    qsort(list, count, sizeof(*list), by_replica);
+    return apart <= APART_MOST;
+}
+
 static uint32_t end_of_replica(const struct place *list, uint32_t first, uint32_t count)
 {
     uint32_t end = first;
@@ -183,26 +245,32 @@ static uint32_t end_of_replica(const struct place *list, uint32_t first, uint32_
     return end;
 }
 
-static void take_deviations_off(struct sl_peers_table *table, const struct place *list,
-                                uint32_t count, double *scratch)
+static void take_deviations_off(struct sl_peers_table *table, struct place *list, uint32_t count,
+                                double *scratch)
 {
     struct slope slope = {0};
+    bool is_together;
 
     for (uint32_t first = 0, end; first < count; first = end) {
         end = end_of_replica(list, first, count);
         if (end - first == 2 && list[first].role != list[first + 1].role)
             add_slope(table, list + first, scratch, &slope);
+        if (roles_of(list + first, end - first) > 2)
+            take_levels(table, list + first, end - first, scratch);
     }
+    is_together = are_together(list, count, scratch);
     for (uint32_t first = 0, end; first < count; first = end) {
         end = end_of_replica(list, first, count);
-        if (roles_of(list + first, end - first) > 2)
+        if (roles_of(list + first, end - first) > 2 && is_together)
+            take_off(table, list + first, end - first, scratch);
+        else if (roles_of(list + first, end - first) > 2)
             take_median_off(table, list + first, end - first, scratch);
         else if (end - first == 2 && list[first].role != list[first + 1].role && slope.both > 0)
             take_foretold_off(table, list + first, slope.both / slope.square, scratch);
     }
 }
 
-static void take_all_off(struct sl_peers_table *table, const struct place *list, uint32_t count,
+static void take_all_off(struct sl_peers_table *table, struct place *list, uint32_t count,
                          double *scratch)
 {
     for (uint32_t first = 0, end; first < count; first = end) {
@@ -211,7 +279,7 @@ static void take_all_off(struct sl_peers_table *table, const struct place *list,
     }
 }
 
-typedef void sequences_work(struct sl_peers_table *table, const struct place *list, uint32_t count,
+typedef void sequences_work(struct sl_peers_table *table, struct place *list, uint32_t count,
                             double *scratch);
 
 /* On members of known replicas, replica after replica. */

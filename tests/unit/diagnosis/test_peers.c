@@ -101,6 +101,104 @@ static void a_rank_that_becomes_slow_in_noise_is_found(void **state)
     free(found.list);
 }
 
+/* ---- replicas ---- */
+
+#define STAGES 8
+#define REPLICAS 8
+#define SHORT 12 /* steps */
+#define JOBS 400
+
+struct short_job {
+    double sequences; /* spread of a replica's, from step to step */
+    double kind;      /* what hosts of an odd number are slower */
+    bool is_whole;    /* all hosts of a replica are of one kind */
+    double slow;      /* of rank SLOW */
+};
+
+/* The ranks that are accused, over JOBS jobs; only what is accused beside `slow` in *others. */
+static uint32_t judge_short(const struct short_job *job, uint32_t *others)
+{
+    static double room[STAGES * REPLICAS * SHORT];
+    static uint64_t its_roles[STAGES * REPLICAS];
+    static uint32_t replicas[STAGES * REPLICAS];
+    static struct sl_job_rank hosts[STAGES * REPLICAS];
+    struct sl_peers_table table = {.rank_count = STAGES * REPLICAS,
+                                   .step_count = SHORT,
+                                   .values = room,
+                                   .roles = its_roles,
+                                   .replicas = replicas,
+                                   .ranks = hosts};
+    uint32_t hits = 0;
+    struct sl_rng rng;
+
+    *others = 0;
+    sl_rng_init(&rng, 5);
+    for (uint32_t trial = 0; trial < JOBS; trial++) {
+        struct sl_suspects found = {.list = NULL};
+        double longer[REPLICAS * SHORT];
+
+        for (uint32_t i = 0; i < REPLICAS * SHORT; i++)
+            longer[i] = job->sequences * normal_of(&rng);
+        for (uint32_t rank = 0; rank < STAGES * REPLICAS; rank++) {
+            uint32_t replica = rank % REPLICAS, stage = rank / REPLICAS;
+            /* A host has two stages of two replicas, or of one. */
+            uint32_t host = job->is_whole ? replica / 2 : stage / 2 + replica / 2;
+
+            its_roles[rank] = stage;
+            replicas[rank] = replica;
+            hosts[rank] = (struct sl_job_rank){.host = 1 + stage / 2 * REPLICAS + replica / 2};
+            for (uint32_t step = 0; step < SHORT; step++)
+                room[rank * SHORT + step] =
+                    exp(longer[replica * SHORT + step] + 0.005 * normal_of(&rng) +
+                        (host % 2 == 1 ? job->kind : 0) + (rank == SLOW ? job->slow : 0));
+        }
+        assert_int_equal(sl_peers_judge(&table, 24, 0.10, &found), 0);
+        for (uint32_t i = 0; i < found.count; i++) {
+            hits += found.list[i].rank == SLOW;
+            *others += found.list[i].rank != SLOW;
+        }
+        free(found.list);
+    }
+    return hits;
+}
+
+/* By chance some replicas have longer sequences in the first steps, and look like slower hosts: in
+ * some stages, and not in others. */
+static void longer_sequences_in_few_steps_are_no_kind_of_hosts(void **state)
+{
+    uint32_t others;
+
+    (void)state;
+    for (double sequences = 0.03; sequences < 0.5; sequences *= 2) {
+        assert_int_equal(judge_short(&(struct short_job){.sequences = sequences}, &others), 0);
+        assert_int_equal(others, 0);
+    }
+}
+
+static void two_kinds_of_hosts_in_few_steps(void **state)
+{
+    uint32_t others;
+
+    (void)state;
+    for (double sequences = 0; sequences < 0.2; sequences += 0.15) {
+        judge_short(&(struct short_job){.sequences = sequences, .kind = 0.2, .is_whole = true},
+                    &others);
+        assert_int_equal(others, 0);
+    }
+    judge_short(&(struct short_job){.kind = 0.2}, &others);
+    assert_int_equal(others, 0);
+}
+
+static void a_slow_rank_beside_longer_sequences_is_found_in_few_steps(void **state)
+{
+    uint32_t others, hits;
+
+    (void)state;
+    hits = judge_short(&(struct short_job){.sequences = 0.23, .slow = 0.25}, &others);
+    assert_true(hits * 100 >= JOBS * 99);
+    assert_int_equal(others, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -108,6 +206,9 @@ int main(void)
         cmocka_unit_test(steps_that_inherit_noise_make_no_alarm),
         cmocka_unit_test(peers_may_differ_for_ever),
         cmocka_unit_test(a_rank_that_becomes_slow_in_noise_is_found),
+        cmocka_unit_test(longer_sequences_in_few_steps_are_no_kind_of_hosts),
+        cmocka_unit_test(two_kinds_of_hosts_in_few_steps),
+        cmocka_unit_test(a_slow_rank_beside_longer_sequences_is_found_in_few_steps),
     };
 
     return cmocka_run_group_tests_name("diagnosis_peers", tests, NULL, NULL);

@@ -311,6 +311,19 @@ static void seed_20048_between_two_kinds(void **state)
     assert_int_equal(trial.wrong, 0);
 }
 
+/* A link hung in the twelfth step: until then three replicas had longer sequences, which looked
+ * like slower hosts in six roles of eight. Of the other two, a rank each was slow. */
+static void seed_108_longer_sequences_before_a_hang(void **state)
+{
+    struct sl_trial trial;
+
+    (void)state;
+    seed_is(108, SL_VERDICT_COMM_STUCK, 1, &trial);
+    assert_true(trial.is_found);
+    seed_is(108, SL_VERDICT_GPU_STUCK, 1, &trial);
+    assert_true(trial.is_in_set);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,6 +345,7 @@ int main(void)
         cmocka_unit_test(seeds_1110_1142_few_steps),
         cmocka_unit_test(seed_50098_shorter_sequences_before),
         cmocka_unit_test(seed_20048_between_two_kinds),
+        cmocka_unit_test(seed_108_longer_sequences_before_a_hang),
     };
 
     return cmocka_run_group_tests_name("diagnosis_simulate", tests, NULL, NULL);
