@@ -8,7 +8,8 @@
  *     last, each with two members at least and a tenth of the role, each group is compared with
  *     itself (two kinds of hardware), unless all of the slower one are one host's and the others
  *     are not;
- *   - the replica: what all stages of one pipeline have in common in a step (longer sequences).
+ *   - the replica: what all stages of one pipeline have in common in a step (longer sequences);
+ *     before the population, where ranks are as slow as their replicas.
  * What remains of a rank is tested twice (change.h): against its peers, beyond 10 % and beyond four
  * spreads between healthy members; and against its own first half, beyond 5 %. Steps that depend on
  * the ones before (moving averages, queues) are made independent by the part that they inherit.
