@@ -15,6 +15,7 @@
 #define SIGNAL_EVERY 8 /* frames between completions that are asked for */
 #define FORGET_AFTER_NS SL_NS_PER_S
 #define FORGET_NS (50 * SL_NS_PER_MS)
+#define MUCH_SLOWER 4 /* than the fastest of the others */
 #define ALL_RAILS UINT16_MAX
 
 /* Places for paths up to that one: most connections have few. */
@@ -148,13 +149,43 @@ static uint64_t rate_of(const struct sl_mp_path *path)
     return path->nominal_ps + (halves < 64 ? (path->ps_per_byte - path->nominal_ps) >> halves : 0);
 }
 
+static bool is_much_slower(const struct sl_mp_path *path)
+{
+    for (unsigned i = 0; i < path->conn->path_count; i++) {
+        const struct sl_mp_path *other = path->conn->paths[i];
+
+        if (other != NULL && other != path && sl_mp_path_carries(other) &&
+            other->ps_per_byte != 0 && other->ps_per_byte < path->ps_per_byte / MUCH_SLOWER)
+            return true;
+    }
+    return false;
+}
+
+/* A path is tried again of which something is forgotten. If it was much slower than another, one
+ * write shows first how it is now: all that it would get by the port's rate might wait behind each
+ * other for a second, and the messages that they are of with them. What that one takes counts
+ * alone. */
+static void forget(struct sl_mp_path *path)
+{
+    uint64_t ps = rate_of(path);
+
+    if (ps == path->ps_per_byte)
+        return;
+    if (is_much_slower(path)) {
+        path->writes_most = 1;
+        path->grown_ns = path->conn->iface->ticked_ns;
+        ps = 0;
+    }
+    path->ps_per_byte = ps;
+}
+
 void sl_mp_path_post_write(struct sl_mp_path *path, const struct sl_mp_piece *piece)
 {
     struct sl_mp_wr *wr = next_wr(path);
 
     wr->piece = *piece;
     if (path->ps_per_byte > path->nominal_ps)
-        path->ps_per_byte = rate_of(path);
+        forget(path);
     path->writes++;
     SL_PROBE4(write_post, path->conn->base.peer, path->idx, path->posted, piece->len);
     count_sent(path, piece->len);

@@ -109,7 +109,7 @@ struct sl_mp_path {
     bool proven, peer_proven; /* it carries, says this end, and the other */
     /* What is remembered against it: tries since it was up last, and ends while it was up. */
     uint8_t tries, losses;
-    uint8_t writes_most; /* under way at a time: few at first, after a loss */
+    uint8_t writes_most; /* under way at a time: few at first, after a loss, or to be tried again */
     uint16_t epoch;
     uint16_t code; /* of the lane, for what failed it, or 0 */
     /* Counters of the epoch; index of wrs[] is counter % SL_MP_WINDOW. */
@@ -125,7 +125,7 @@ struct sl_mp_path {
     uint64_t last_done_ns; /* end of a write */
     uint64_t shared_from;  /* of stats.sent_bytes: what came before counts for no weight */
     uint64_t latency_ns;   /* of frames, moving average */
-    uint64_t ps_per_byte;  /* of writes, moving average */
+    uint64_t ps_per_byte;  /* of writes, moving average; 0: not known, or not any more */
     uint64_t next_try_ns, deadline_ns;
     uint64_t up_ns, grown_ns; /* up since, 0: not in this epoch; more writes since */
     uint16_t misses; /* lanes that failed, or could not be had: the next takes another route */

@@ -36,12 +36,13 @@ static bool is_up(const struct sl_mp_path *path)
 /* ---- probation ---- */
 
 /* A path that has failed before gets twice the share from time to time, the more seldom the oftener
- * it did. */
+ * it did, and so does one that was slow; not while all that it has stands still. */
 static void grow(struct sl_mp_path *path, uint64_t now_ns)
 {
     unsigned losses = path->losses < PROBATION_LOSSES ? path->losses : PROBATION_LOSSES;
 
-    if (path->writes_most == SL_MP_WRITES_ANY || now_ns - path->grown_ns < PROBATION_NS << losses)
+    if (path->writes_most == SL_MP_WRITES_ANY || now_ns - path->grown_ns < PROBATION_NS << losses ||
+        (path->writes > 0 && path->last_done_ns < path->grown_ns))
         return;
     path->writes_most = path->writes_most < SL_MP_WRITES_MAX / 2 ? (uint8_t)(2 * path->writes_most)
                                                                  : SL_MP_WRITES_ANY;

@@ -428,6 +428,24 @@ static void pass(uint64_t ns)
         progress_both();
 }
 
+static bool is_over(const struct sl_mp_path *path, unsigned *most)
+{
+    if (path->writes > *most)
+        *most = path->writes;
+    return send_req.status != SL_PENDING && recv_req.status != SL_PENDING;
+}
+
+/* How many pieces of a long message were under way by the path at a time. */
+static unsigned most_under_way(const struct sl_mp_path *path)
+{
+    unsigned most = 0;
+
+    message_start(LONG_BYTES);
+    UNTIL(is_over(path, &most));
+    assert_int_equal(recv_req.status, 0);
+    return most;
+}
+
 static void a_path_that_was_slow_is_tried_again_after_a_while(void **state)
 {
     (void)state;
@@ -447,9 +465,28 @@ static void a_path_that_was_slow_is_tried_again_after_a_while(void **state)
     assert_true(path->stats.sent_bytes <
                 writes + (64 << 10)); /* a thousandth of the rate is still slow */
     pass(1500 * SL_NS_PER_MS);
+    assert_int_equal(most_under_way(path), 1);
+    assert_true(path->stats.sent_bytes > writes + (64 << 10));
+    assert_true(path->ps_per_byte < 1000 * 1000); /* as it was measured, and nothing of before */
+    pass(100 * SL_NS_PER_MS);
+    assert_true(most_under_way(path) > 1);
+}
+
+/* Paths that do nothing for a while forget as much, and are no worse than each other. */
+static void paths_that_were_idle_together_are_used_at_once(void **state)
+{
+    (void)state;
+    world_make(SL_MP_FALLBACK_OFF);
+    join();
+    const struct sl_mp_conn *conn = sl_mp_conn_of(sides[0].ep);
+
     message(LONG_BYTES);
-    assert_true(path->stats.sent_bytes > writes + (128 << 10));
-    assert_true(path->ps_per_byte < 1000 * 1000);
+    for (unsigned i = 0; i < conn->path_count; i++)
+        conn->paths[i]->ps_per_byte = (2 + i) * conn->paths[i]->nominal_ps;
+    pass(1500 * SL_NS_PER_MS);
+    message(LONG_BYTES);
+    for (unsigned i = 0; i < conn->path_count; i++)
+        assert_int_equal(conn->paths[i]->writes_most, SL_MP_WRITES_ANY);
 }
 
 static bool waits_for_a_time(unsigned i)
@@ -564,6 +601,7 @@ int main(void)
         cmocka_unit_test_teardown(a_request_to_send_may_come_after_its_message, clean),
         cmocka_unit_test_teardown(a_message_shorter_than_its_room_needs_no_answer, clean),
         cmocka_unit_test_teardown(a_path_that_was_slow_is_tried_again_after_a_while, clean),
+        cmocka_unit_test_teardown(paths_that_were_idle_together_are_used_at_once, clean),
         cmocka_unit_test_teardown(a_connection_waits_for_a_time_only_while_something_is_to_come,
                                   clean),
         cmocka_unit_test_teardown(completions_of_an_epoch_that_is_over_mean_nothing_to_the_next,
