@@ -42,8 +42,8 @@ static const struct {
 /* More than a buffer of memif's is damaged. What one holds has to go into one of ours: where there
  * is no memory for the second of two, the driver forgets the first.
  *
- * From 23.03 on the driver puts each segment of a frame into a buffer of its own where all frames of
- * a burst are of one pool whose buffers are no longer than its own. So ours are longer, and the
+ * From 23.03 on the driver puts each segment of a frame into a buffer of its own where all frames
+ * of a burst are of one pool whose buffers are no longer than its own. So ours are longer, and the
  * first segment of a frame of two is one of them: then both go into one buffer, as in 22.11. */
 static void memif_traits(uint32_t buffer, struct sl_dpdk_traits *out)
 {

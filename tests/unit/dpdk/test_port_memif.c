@@ -618,8 +618,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_waits_for_its_client),
         cmocka_unit_test(a_client_finds_a_server_that_starts_later),
-        cmocka_unit_test(frames_longer_than_its_own_damage_none_behind_them),
         cmocka_unit_test(what_is_lent_takes_no_buffer_of_its_own),
+        cmocka_unit_test(frames_longer_than_its_own_damage_none_behind_them),
         cmocka_unit_test(a_frame_longer_than_a_buffer_costs_the_connection_alone),
         cmocka_unit_test(a_client_waits_for_a_server_that_does_not_run),
         cmocka_unit_test(a_client_that_leaves_at_once_ends_no_server),
