@@ -11,6 +11,7 @@
 /* A table is at most so many times as large as what is known. */
 #define CELLS_PER_PART 64
 #define CELLS_FREE 65536
+#define CUT_MAX 16 /* operations at the end that are left out to find steps */
 
 struct finder {
     const struct sl_job *job;
@@ -195,6 +196,23 @@ static uint64_t number_of(const struct sl_job *job, size_t at, size_t period)
     return 0;
 }
 
+/* The period of a rank's operations. What is the last of each communicator may be told otherwise than
+ * those before it, or not in its turn: up to CUT_MAX are left out for it, if what is before them
+ * repeats for most of what is known. *count: without them. */
+static int find_period(const uint64_t *signs, size_t *count, size_t *at, size_t *period)
+{
+    size_t all = *count;
+    int err = sl_period_find(signs, all, at, period);
+
+    for (size_t cut = 1; err == -ENOENT && cut <= CUT_MAX && cut < all; cut++) {
+        *count = all - cut;
+        err = sl_period_find(signs, *count, at, period);
+        if (err == 0 && *at > *count / 2)
+            err = -ENOENT;
+    }
+    return err;
+}
+
 static int find_steps(struct finder *finder, uint32_t rank)
 {
     const struct sl_job *job = finder->job;
@@ -209,7 +227,7 @@ static int find_steps(struct finder *finder, uint32_t rank)
         count--;
     for (size_t i = 0; i < count; i++)
         signs[i] = sign_of(job, &job->ops[first + i]);
-    err = sl_period_find(signs, count, &at, &period);
+    err = find_period(signs, &count, &at, &period);
     free(signs);
     if (err != 0)
         return err == -ENOENT ? 0 : err;
