@@ -145,6 +145,16 @@ struct sl_state_shape {
 
 #define SL_STATE_PATHS_MAX 4096 /* of a page; a reader looks at no more */
 
+#define SL_STATE_WINDOW_NS 4000000000u
+
+/* Of rests of messages that came in one window of time, the quickest of the largest: how fast a
+ * network is shows in it, where others waited for their turn, or for a processor. */
+struct sl_state_quickest {
+    uint64_t ns, bytes;
+    uint32_t messages; /* as large, by a factor of two */
+    uint32_t window;   /* its begin over SL_STATE_WINDOW_NS, plus 1; 0: none */
+};
+
 /* One way that an endpoint's bytes take, since the endpoint was made. A transport fills in all from
  * peer on (ep_stats). */
 struct sl_state_path {
@@ -167,7 +177,9 @@ struct sl_state_path {
      * process saw of the peer's: how long it waited for the rest of messages that had begun to
      * come, how many bytes these rests were, and of how many messages. 0: not measured. */
     uint64_t arriving_ns, arriving_bytes, arriving_messages;
-    uint64_t rtt_ns; /* the least round trip of some minutes */
+    uint64_t rtt_ns;                      /* the least round trip of some minutes */
+    struct sl_state_quickest quickest[2]; /* of these rests: in the last window that had any, and in
+                                           * the one before it */
 };
 
 /* A path whose packets are sprayed over routes has a record for each of these, too: its number is
@@ -197,7 +209,7 @@ struct sl_state_call {
 _Static_assert(sizeof(struct sl_state_header) == 32 && sizeof(struct sl_state_section) == 32 &&
                    sizeof(struct sl_state_process) == 264 && sizeof(struct sl_state_comm) == 640 &&
                    sizeof(struct sl_state_op) == 440 && sizeof(struct sl_state_shape) == 88 &&
-                   sizeof(struct sl_state_path) == 720 && sizeof(struct sl_state_error) == 4144 &&
+                   sizeof(struct sl_state_path) == 768 && sizeof(struct sl_state_error) == 4144 &&
                    sizeof(struct sl_state_call) == 64,
                "as docs/state.md says");
 

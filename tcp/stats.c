@@ -40,6 +40,7 @@ size_t sl_tcp_ep_stats(const struct sl_ep *base, struct sl_state_path *out, size
                                   .arriving_ns = ep->arriving_ns,
                                   .arriving_bytes = ep->arriving_bytes,
                                   .arriving_messages = ep->arriving_messages,
+                                  .quickest = {ep->quickest[0], ep->quickest[1]},
                                   .state = "up"};
     snprintf(out->name, sizeof(out->name), "tcp > %s", ep->peer_text);
     for (unsigned i = 1; ep->conns != NULL && i <= ep->data_conns; i++)

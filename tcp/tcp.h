@@ -26,6 +26,7 @@
 #include "core/list.h"
 #include "core/err.h"
 #include "core/pending.h"
+#include "core/state.h"
 #include "core/transport.h"
 #include "tcp/address.h"
 #include "tcp/engine.h"
@@ -201,6 +202,7 @@ struct sl_tcp_ep {
     /* Rests of messages that were waited for when all before them was read: so much time passed,
      * for so many bytes of so many messages. */
     uint64_t arriving_ns, arriving_bytes, arriving_messages;
+    struct sl_state_quickest quickest[2];
     unsigned ctrl_head, ctrl_count;
     uint32_t ctrl_sent; /* bytes of the oldest queued control message that are out */
     uint32_t ctrl_seq, ctrl_seq_in;
