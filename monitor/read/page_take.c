@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A page into a job: its communicators, what it has called and not ended, and what went by each
- * path.
+ * A page into a job: its communicators, what it has called and not ended. What went by each path is
+ * page_paths.c's.
  *
  * A page counts collectives and lists those that are waited for. Others that are pending are known
  * by the counts alone: they are the newest ones that are not listed, as operations mostly end in
@@ -9,7 +9,7 @@
  */
 #include "core/err.h"
 #include "monitor/diagnosis/job_late.h"
-#include "monitor/read/page.h"
+#include "monitor/read/page_inside.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,20 +19,12 @@
 
 #define PENDING_MAX 64 /* of a communicator; beyond, only the first and the last matter */
 
-struct taking {
-    struct sl_job *job;
-    const struct sl_page *page;
-    uint32_t rank;
-    uint32_t *comms; /* of the job, by place in the page */
-};
-
 static int no_memory(void)
 {
     return sl_fail(-ENOMEM, "no memory for what a process of Sluice says");
 }
 
-/* Printable ASCII, whatever the process wrote. */
-static uint32_t keep(struct sl_job *job, const char *text)
+uint32_t sl_page_text(struct sl_job *job, const char *text)
 {
     char clean[512];
     size_t len = 0;
@@ -63,10 +55,10 @@ uint32_t sl_page_identity(struct sl_job *job, const struct sl_state_process *sel
         return 0;
     snprintf(text, sizeof(text), "pid %d in %" PRIu64 ", since %" PRIu64 ", on %.64s", self->pid,
              self->pid_space, self->start_ticks, self->host);
-    return keep(job, text);
+    return sl_page_text(job, text);
 }
 
-static int take_self(struct taking *taking)
+static int take_self(struct sl_page_taking *taking)
 {
     const struct sl_state_process *self = &taking->page->self;
     struct sl_job *job = taking->job;
@@ -84,7 +76,7 @@ static int take_self(struct taking *taking)
     if (err != 0)
         return err;
     snprintf(text, sizeof(text), "pid %d on %s", self->pid, self->host);
-    process = keep(job, text);
+    process = sl_page_text(job, text);
     rank = &job->ranks[taking->rank];
     if (process == SL_JOB_NONE)
         return no_memory();
@@ -94,18 +86,18 @@ static int take_self(struct taking *taking)
                        "job",
                        taking->rank, sl_job_string(job, rank->process), text);
     rank->process = process;
-    rank->host = keep(job, self->host);
+    rank->host = sl_page_text(job, self->host);
     rank->is_told = true;
     rank->is_gone = rank->is_gone ||
                     (taking->page->life == SL_PAGE_DEAD && (self->flags & SL_STATE_ENDED) == 0);
     if (taking->page->halt[0] != '\0')
-        rank->halt = keep(job, taking->page->halt);
+        rank->halt = sl_page_text(job, taking->page->halt);
     return rank->host != SL_JOB_NONE && rank->halt != SL_JOB_NONE ? 0 : no_memory();
 }
 
 /* When the process last looked after what it has begun. With a progress thread it is not the
  * waiting one that does. */
-static void take_moved(struct taking *taking)
+static void take_moved(struct sl_page_taking *taking)
 {
     const struct sl_page *page = taking->page;
     struct sl_job_rank *rank = &taking->job->ranks[taking->rank];
@@ -128,7 +120,7 @@ static void take_moved(struct taking *taking)
 
 /* ---- communicators ---- */
 
-static int take_comm(struct taking *taking, const struct sl_page_comm *in, uint32_t *out)
+static int take_comm(struct sl_page_taking *taking, const struct sl_page_comm *in, uint32_t *out)
 {
     struct sl_job *job = taking->job;
     char text[64];
@@ -161,10 +153,10 @@ static uint32_t shape_of(struct sl_job *job, uint64_t count, const char *dtype, 
                  redop[0] != '\0' ? " " : "", redop);
     if (root >= 0)
         sl_text_add(text, sizeof(text), "%sroot %d", text[0] != '\0' ? ", " : "", root);
-    return keep(job, text);
+    return sl_page_text(job, text);
 }
 
-static int add_op(struct taking *taking, struct sl_job_op *op, const char *coll)
+static int add_op(struct sl_page_taking *taking, struct sl_job_op *op, const char *coll)
 {
     op->rank = taking->rank;
     op->peer = SL_JOB_NONE;
@@ -173,13 +165,13 @@ static int add_op(struct taking *taking, struct sl_job_op *op, const char *coll)
     if (op->state != SL_JOB_DONE || op->end_ns == 0)
         op->end_ns = SL_JOB_NEVER;
     op->kind = (uint8_t)sl_job_kind_of(coll, strlen(coll));
-    op->name = keep(taking->job, coll);
+    op->name = sl_page_text(taking->job, coll);
     if (op->name == SL_JOB_NONE || op->shape == SL_JOB_NONE)
         return no_memory();
     return sl_job_add_op(taking->job, op);
 }
 
-static int add_listed(struct taking *taking, uint32_t comm, const struct sl_state_op *in,
+static int add_listed(struct sl_page_taking *taking, uint32_t comm, const struct sl_state_op *in,
                       uint64_t *messages)
 {
     struct sl_job_op op = {.comm = comm,
@@ -209,7 +201,7 @@ static bool is_shaped(const struct sl_state_shape *shape)
 }
 
 /* Known by its number alone; the last one's shape is told. */
-static int add_counted(struct taking *taking, uint32_t comm, const struct sl_page_comm *in,
+static int add_counted(struct sl_page_taking *taking, uint32_t comm, const struct sl_page_comm *in,
                        uint64_t seq, enum sl_job_state state, int64_t issue_ns)
 {
     bool is_last = seq == in->begun[0];
@@ -229,7 +221,7 @@ static int by_seq(const void *a, const void *b)
 }
 
 /* Those that are pending and not waited for. A process may say that any number is pending. */
-static int add_unlisted(struct taking *taking, uint32_t comm, const struct sl_page_comm *in,
+static int add_unlisted(struct sl_page_taking *taking, uint32_t comm, const struct sl_page_comm *in,
                         uint64_t done, uint64_t *listed, unsigned listed_count)
 {
     uint64_t left = in->begun[0] > in->ended[0] ? in->begun[0] - in->ended[0] : 0;
@@ -280,8 +272,8 @@ static bool is_over(const struct sl_state_call *call)
 }
 
 /* Those before `done` are over for the counts as well: a later one may be told as pending. */
-static int take_call(struct taking *taking, const struct sl_state_call *call, uint32_t place,
-                     uint64_t done)
+static int take_call(struct sl_page_taking *taking, const struct sl_state_call *call,
+                     uint32_t place, uint64_t done)
 {
     struct sl_job_op op = {.comm = taking->comms[place],
                            .seq = call->seq,
@@ -299,7 +291,7 @@ static int take_call(struct taking *taking, const struct sl_state_call *call, ui
     return add_op(taking, &op, call->coll);
 }
 
-static int take_calls(struct taking *taking, uint32_t place, uint64_t done)
+static int take_calls(struct sl_page_taking *taking, uint32_t place, uint64_t done)
 {
     const struct sl_page *page = taking->page;
     int err = 0;
@@ -310,7 +302,7 @@ static int take_calls(struct taking *taking, uint32_t place, uint64_t done)
     return err;
 }
 
-static int take_ops(struct taking *taking, uint32_t place)
+static int take_ops(struct sl_page_taking *taking, uint32_t place)
 {
     const struct sl_page *page = taking->page;
     const struct sl_page_comm *in = &page->comms[place];
@@ -340,116 +332,9 @@ static int take_ops(struct taking *taking, uint32_t place)
     return err == 0 ? take_calls(taking, place, done) : err;
 }
 
-/* ---- paths ---- */
-
-/* As if each time lay in the middle of its bin. */
-static double seconds_of(const uint64_t *histogram)
-{
-    double ns = 0;
-
-    for (unsigned bin = 1; bin < SL_HISTOGRAM_BINS; bin++)
-        ns += (double)histogram[bin] * 0.75 * (double)(UINT64_C(1) << bin);
-    return ns / 1e9;
-}
-
-static uint64_t grown(uint64_t now, uint64_t before)
-{
-    return now >= before ? now - before : now;
-}
-
-static uint64_t id_of(const struct sl_page *page, uint64_t number)
-{
-    for (uint32_t i = 0; i < page->comm_count; i++)
-        if (page->comms[i].number == number)
-            return page->comms[i].id;
-    return 0;
-}
-
-static const struct sl_state_path *find_path(const struct sl_page *page,
-                                             const struct sl_state_path *path)
-{
-    for (uint32_t i = 0; page != NULL && i < page->path_count; i++)
-        if (page->paths[i].comm == path->comm && page->paths[i].peer == path->peer &&
-            page->paths[i].number == path->number && strcmp(page->paths[i].name, path->name) == 0)
-            return &page->paths[i];
-    return NULL;
-}
-
-/* What the peer sent, as the receiver saw it arrive. */
-static int add_arriving(struct sl_job *job, const struct sl_state_path *path,
-                        const struct sl_job_edge *sent)
-{
-    struct sl_job_edge edge = {.src = sent->dst,
-                               .dst = sent->src,
-                               .comm = sent->comm,
-                               .path = sent->path,
-                               .src_place = sent->dst_place,
-                               .dst_place = sent->src_place,
-                               .messages = path->arriving_messages,
-                               .bytes = path->arriving_bytes};
-
-    if (path->arriving_messages == 0)
-        return 0;
-    edge.wait_s[SL_JOB_WAIT_WIRE] = (double)path->arriving_ns / 1e9;
-    return sl_job_add_edge(job, &edge);
-}
-
-int sl_page_take_edge(struct sl_job *job, const struct sl_state_path *path,
-                      struct sl_job_edge *edge)
-{
-    char name[sizeof(path->name) + 1] = "";
-    char *end;
-    int err;
-
-    if ((path->sent_messages == 0 && path->arriving_messages == 0) ||
-        path->number >= SL_STATE_PATH_ROUTE)
-        return 0;
-    memcpy(name, path->name, sizeof(path->name));
-    end = strstr(name, " > ");
-    if (end != NULL)
-        *end = '\0';
-    edge->path = keep(job, name);
-    edge->messages = path->sent_messages;
-    edge->bytes = path->sent_bytes;
-    edge->lost = path->resent;
-    edge->wait_s[SL_JOB_WAIT_WIRE] = seconds_of(path->histogram);
-    if (edge->path == SL_JOB_NONE)
-        return no_memory();
-    err = path->sent_messages > 0 ? sl_job_add_edge(job, edge) : 0;
-    return err != 0 ? err : add_arriving(job, path, edge);
-}
-
-static int take_path(struct taking *taking, const struct sl_page *earlier,
-                     const struct sl_state_path *path)
-{
-    const struct sl_state_path *before = find_path(earlier, path);
-    struct sl_state_path rest = *path;
-    struct sl_job_edge edge = {.comm = SL_JOB_NONE};
-
-    for (uint32_t i = 0; i < taking->page->comm_count; i++)
-        if (taking->page->comms[i].number == path->comm) {
-            edge.comm = taking->comms[i];
-            edge.src_place = taking->page->comms[i].rank + 1;
-        }
-    if (edge.comm == SL_JOB_NONE || path->peer < 0)
-        return 0;
-    if (before != NULL && id_of(earlier, path->comm) == id_of(taking->page, path->comm)) {
-        rest.sent_bytes = grown(path->sent_bytes, before->sent_bytes);
-        rest.sent_messages = grown(path->sent_messages, before->sent_messages);
-        rest.resent = grown(path->resent, before->resent);
-        rest.arriving_ns = grown(path->arriving_ns, before->arriving_ns);
-        rest.arriving_bytes = grown(path->arriving_bytes, before->arriving_bytes);
-        rest.arriving_messages = grown(path->arriving_messages, before->arriving_messages);
-        for (unsigned bin = 0; bin < SL_HISTOGRAM_BINS; bin++)
-            rest.histogram[bin] = grown(path->histogram[bin], before->histogram[bin]);
-    }
-    edge.dst_place = (uint32_t)path->peer + 1;
-    return sl_page_take_edge(taking->job, &rest, &edge);
-}
-
 /* ---- all of it ---- */
 
-static int take_all(struct taking *taking, const struct sl_page *earlier)
+static int take_all(struct sl_page_taking *taking, const struct sl_page *earlier)
 {
     const struct sl_page *page = taking->page;
     int err = take_self(taking);
@@ -459,7 +344,7 @@ static int take_all(struct taking *taking, const struct sl_page *earlier)
     for (uint32_t i = 0; i < page->comm_count && err == 0; i++)
         err = take_ops(taking, i);
     for (uint32_t i = 0; i < page->path_count && err == 0; i++)
-        err = take_path(taking, earlier, &page->paths[i]);
+        err = sl_page_take_path(taking, earlier, &page->paths[i]);
     if (err == 0)
         take_moved(taking);
     return err;
@@ -467,9 +352,8 @@ static int take_all(struct taking *taking, const struct sl_page *earlier)
 
 int sl_page_take(struct sl_job *job, const struct sl_page *page, const struct sl_page *earlier)
 {
-    struct taking taking = {.job = job, .page = page};
-    int64_t now =
-        wall_of(page, page->now_ns != SL_JOB_NEVER ? (uint64_t)page->now_ns : sl_page_latest(page));
+    struct sl_page_taking taking = {.job = job, .page = page};
+    int64_t now = wall_of(page, sl_page_time(page));
     int err;
 
     taking.comms = calloc(page->comm_count + 1, sizeof(*taking.comms));

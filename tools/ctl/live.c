@@ -25,22 +25,13 @@
 #include <time.h>
 
 #define SECOND ((int64_t)1000000000)
-#define STALL_NS (10 * SECOND)  /* below Sluice's own deadline of 30 s, after which ranks give up */
-#define LOOKS_MAX 64            /* of RAS that are kept */
-#define WINDOW_NS (10 * SECOND) /* what passed by paths in it is compared */
+#define STALL_NS (10 * SECOND) /* below Sluice's own deadline of 30 s, after which ranks give up */
+#define LOOKS_MAX 64           /* of RAS that are kept */
 #define STEP_LEAST_S 0.25
-#define KEPT_MAX 8 /* looks at pages within it */
-
-/* Pages as they were some time ago. */
-struct kept {
-    struct sc_pages pages;
-    int64_t at_ns; /* CLOCK_MONOTONIC */
-};
 
 struct live {
     struct sc_sources *sources;
-    struct kept kept[KEPT_MAX]; /* the oldest first: as old as the window, once there is one */
-    unsigned kept_count;
+    struct sc_kept kept;
     const char *job_name;
     int64_t stall_ns, every_ns, wait_ns, for_ns;
     bool json, follow;
@@ -133,35 +124,6 @@ static int look_at_source(struct live *live, unsigned i, struct sc_pages *pages,
     return err;
 }
 
-/* The oldest one of the same process; without one, the page itself: what passed before it was
- * looked at may be long ago. */
-static const struct sl_page *find_before(const struct live *live, const struct sl_page *page)
-{
-    for (unsigned k = 0; k < live->kept_count; k++)
-        for (unsigned i = 0; i < live->kept[k].pages.count; i++)
-            if (sl_page_is_same(&live->kept[k].pages.list[i], page))
-                return &live->kept[k].pages.list[i];
-    return page;
-}
-
-/* The pages are kept, or freed where the last ones that are kept are young. */
-static void keep_pages(struct live *live, struct sc_pages *pages)
-{
-    int64_t now = (int64_t)sl_now(&sl_clock_monotonic);
-    struct kept *kept = live->kept;
-
-    if (live->kept_count > 0 &&
-        now - kept[live->kept_count - 1].at_ns < WINDOW_NS / (KEPT_MAX - 1)) {
-        sc_pages_free(pages);
-        return;
-    }
-    if (live->kept_count == KEPT_MAX) {
-        sc_pages_free(&kept[0].pages);
-        memmove(kept, kept + 1, --live->kept_count * sizeof(*kept));
-    }
-    kept[live->kept_count++] = (struct kept){*pages, now};
-}
-
 static int take_pages(struct live *live, struct sc_pages *pages, struct sl_job *job)
 {
     unsigned left = sc_pages_choose(pages, live->job_name);
@@ -178,8 +140,9 @@ static int take_pages(struct live *live, struct sc_pages *pages, struct sl_job *
                 pages->unreadable);
     live->unreadable = pages->unreadable;
     live->was_seen = live->was_seen || pages->count > 0;
+    err = sc_kept_recall(&live->kept, pages);
     for (unsigned i = 0; i < pages->count && err == 0; i++)
-        err = sl_page_take(job, &pages->list[i], find_before(live, &pages->list[i]));
+        err = sl_page_take(job, &pages->list[i], sc_kept_before(&live->kept, &pages->list[i]));
     return err;
 }
 
@@ -196,8 +159,11 @@ static int look(struct live *live, struct sl_job *job)
         err = take_pages(live, &pages, job);
     if (err == 0)
         err = sl_job_seal(job);
-    keep_pages(live, &pages);
-    return err;
+    if (err != 0) {
+        sc_pages_free(&pages);
+        return err;
+    }
+    return sc_kept_add(&live->kept, &pages);
 }
 
 /* ---- what it says ---- */
@@ -287,7 +253,7 @@ static int judge(struct live *live, const struct sl_job *job, bool is_last)
 
     options.hang = (struct sl_hang_options){.now_ns = wall_now(), .stall_ns = live->stall_ns};
     options.slow.step_least_s = STEP_LEAST_S;
-    options.comm.window_s = (double)WINDOW_NS / SECOND;
+    options.comm.window_s = (double)SC_WINDOW_NS / SECOND;
     options.fuse.scope = live->job_name;
     err = sl_judge(job, &options, &verdicts);
     if (err == 0)
@@ -440,8 +406,7 @@ int sc_live(int count, char **words)
         return status == -EINVAL ? SC_ARGUMENTS : SC_FAILED;
     }
     status = run(&live);
-    for (unsigned i = 0; i < live.kept_count; i++)
-        sc_pages_free(&live.kept[i].pages);
+    sc_kept_free(&live.kept);
     free(live.said);
     free(live.last);
     return status;

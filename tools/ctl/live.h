@@ -97,6 +97,33 @@ int sc_pages_of_agent(struct sc_source *source, const struct sc_answer *answer,
  * live, and without any the one that said something last. Returns how many were left out. */
 unsigned sc_pages_choose(struct sc_pages *pages, const char *job);
 
+/* ---- pages as they were ---- */
+
+#define SC_WINDOW_NS ((int64_t)10000000000) /* what passed by paths in it is compared */
+#define SC_KEPT_MAX 8                       /* looks at pages within it */
+
+struct sc_kept_look {
+    struct sc_pages pages;
+    int64_t at_ns; /* CLOCK_MONOTONIC */
+};
+
+struct sc_kept {
+    struct sc_kept_look looks[SC_KEPT_MAX]; /* the oldest first: as old as the window, once there
+                                             * is one */
+    unsigned count;
+    struct sc_pages last; /* of the last look: who they are, and their calls */
+};
+
+/* The oldest one that is kept of the same process; the page itself where there is none. */
+const struct sl_page *sc_kept_before(const struct sc_kept *kept, const struct sl_page *page);
+/* The calls of earlier looks that rings have forgotten come back into the pages, and what messages
+ * took. -ENOMEM. */
+int sc_kept_recall(struct sc_kept *kept, struct sc_pages *pages);
+/* The look is over: its pages are kept, or freed where the last ones that are kept are young.
+ * -ENOMEM. */
+int sc_kept_add(struct sc_kept *kept, struct sc_pages *pages);
+void sc_kept_free(struct sc_kept *kept);
+
 /* ---- the command ---- */
 
 int sc_live(int count, char **words);

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A page on its way into a job: page_take.c and page_paths.c. */
+#ifndef SL_MONITOR_READ_PAGE_INSIDE_H
+#define SL_MONITOR_READ_PAGE_INSIDE_H
+
+#include "monitor/read/page.h"
+
+struct sl_page_taking {
+    struct sl_job *job;
+    const struct sl_page *page;
+    uint32_t rank;
+    uint32_t *comms; /* of the job, by place in the page */
+};
+
+/* Printable ASCII, whatever the process wrote. SL_JOB_NONE: no memory. */
+uint32_t sl_page_text(struct sl_job *job, const char *text);
+/* When it was looked at, of its own clock. */
+static inline uint64_t sl_page_time(const struct sl_page *page)
+{
+    return page->now_ns != SL_JOB_NEVER ? (uint64_t)page->now_ns : sl_page_latest(page);
+}
+/* earlier: or NULL. -ENOMEM. */
+int sl_page_take_path(const struct sl_page_taking *taking, const struct sl_page *earlier,
+                      const struct sl_state_path *path);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two looks at the same page: calls that its ring has forgotten, and the quickest of messages. */
+#include "monitor/read/page.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define SECOND UINT64_C(1000000000)
+#define WINDOW ((uint64_t)SL_STATE_WINDOW_NS)
+
+/* Calls first to last, by number, a second after each other; from the middle on, as in a ring. */
+static struct sl_page calls_of(unsigned first, unsigned last)
+{
+    struct sl_page page = {.call_count = last - first + 1};
+
+    page.calls = calloc(page.call_count, sizeof(*page.calls));
+    assert_non_null(page.calls);
+    for (unsigned i = 0; i < page.call_count; i++) {
+        unsigned number = first + (i + page.call_count / 2) % page.call_count;
+
+        page.calls[i] = (struct sl_state_call){
+            .turn = 2 * (uint64_t)number, .ended_ns = number * SECOND, .seq = number};
+    }
+    return page;
+}
+
+/* What there is after a look at calls first..last, and before it at 1..until. */
+static void expect(unsigned until, unsigned first, unsigned last, uint64_t since_ns, unsigned most,
+                   unsigned count, unsigned begin)
+{
+    struct sl_page before = calls_of(1, until), page = calls_of(first, last);
+
+    assert_int_equal(sl_page_join_calls(&page, &before, since_ns, most), 0);
+    assert_int_equal(page.call_count, count);
+    for (unsigned i = 0; i < count; i++)
+        assert_int_equal(page.calls[i].seq, begin + i);
+    sl_page_free(&before);
+    sl_page_free(&page);
+}
+
+static void forgotten_calls_come_back(void **state)
+{
+    (void)state;
+    expect(10, 6, 14, 0, 100, 14, 1);
+    expect(10, 11, 20, 0, 100, 20, 1); /* all of the ring is new, and nothing is missing */
+}
+
+static void only_so_many_and_so_old(void **state)
+{
+    (void)state;
+    expect(10, 6, 14, 0, 11, 11, 4);
+    expect(10, 6, 14, 3 * SECOND, 100, 12, 3);
+    expect(10, 6, 14, 0, 9, 9, 6);
+}
+
+static void across_a_gap_nothing_does(void **state)
+{
+    (void)state;
+    expect(10, 12, 20, 0, 100, 9, 12);
+}
+
+/* ---- the quickest ---- */
+
+static const struct sl_job_edge *edge_of(struct sl_job *job, const struct sl_state_quickest *last,
+                                         const struct sl_state_quickest *before,
+                                         const struct sl_state_quickest *old)
+{
+    struct sl_page_comm comm = {.number = 1, .id = 7, .rank = 0, .size = 2, .made_ns = 1};
+    struct sl_state_path path = {.comm = 1,
+                                 .peer = 1,
+                                 .arriving_ns = SECOND,
+                                 .arriving_bytes = 10000,
+                                 .arriving_messages = 100,
+                                 .quickest = {*last, *before},
+                                 .name = "tcp > 192.0.2.7"};
+    struct sl_page page = {.self = {.size = 2},
+                           .now_ns = (int64_t)(100 * WINDOW + SECOND),
+                           .comms = &comm,
+                           .paths = &path,
+                           .comm_count = 1,
+                           .path_count = 1};
+    struct sl_page earlier = page;
+    struct sl_state_path then = path;
+
+    then.quickest[0] = *old;
+    then.quickest[1] = (struct sl_state_quickest){0};
+    earlier.paths = &then;
+    assert_int_equal(sl_page_take(job, &page, &earlier), 0);
+    return job->edge_count > 0 ? &job->edges[0] : NULL;
+}
+
+static void expect_edge(struct sl_state_quickest last, struct sl_state_quickest before,
+                        struct sl_state_quickest old, unsigned messages, uint64_t bytes,
+                        double seconds)
+{
+    struct sl_job *job = sl_job_new();
+    const struct sl_job_edge *edge;
+
+    assert_non_null(job);
+    edge = edge_of(job, &last, &before, &old);
+    assert_int_equal(edge != NULL, messages > 0);
+    if (edge != NULL) {
+        assert_int_equal(edge->messages, messages);
+        assert_int_equal(edge->bytes, messages * bytes);
+        assert_true(edge->wait_s[SL_JOB_WAIT_WIRE] > messages * seconds * 0.999 &&
+                    edge->wait_s[SL_JOB_WAIT_WIRE] < messages * seconds * 1.001);
+    }
+    sl_job_free(job);
+}
+
+static const struct sl_state_quickest none = {0};
+
+/* Windows are numbered from 1: the page is looked at in number 101. */
+static void the_quickest_of_the_windows_counts(void **state)
+{
+    const struct sl_state_quickest slow = {4 * SECOND, 40000, 6, 101},
+                                   fast = {SECOND, 40000, 5, 100},
+                                   small = {SECOND / 100, 4096, 9, 100};
+
+    (void)state;
+    expect_edge(slow, fast, none, 11, 40000, 1);
+    expect_edge(slow, small, none, 6, 40000, 4);
+    expect_edge(small, slow, none, 6, 40000, 4);
+}
+
+static void windows_of_an_earlier_look_count_once(void **state)
+{
+    const struct sl_state_quickest now = {4 * SECOND, 40000, 6, 101},
+                                   last = {4 * SECOND, 40000, 5, 100},
+                                   again = {SECOND, 40000, 3, 100}, old = {SECOND, 40000, 3, 98},
+                                   older = {SECOND, 40000, 3, 97};
+
+    (void)state;
+    expect_edge(now, last, old, 14, 40000, 1);
+    expect_edge(now, last, again, 11, 40000, 4);
+    expect_edge(now, last, older, 11, 40000, 4);
+    expect_edge(older, none, none, 0, 0, 0);
+}
+
+/* What is older than these windows is what is usual. */
+static void what_is_older_is_usual(void **state)
+{
+    struct sl_state_path path = {.comm = 1, .peer = 1, .quickest = {{.window = 101}}},
+                         then = {.comm = 1,
+                                 .peer = 1,
+                                 .quickest = {{SECOND, 40000, 3, 98}, {3 * SECOND, 40000, 4, 97}}};
+    struct sl_page old = {.now_ns = (int64_t)(97 * WINDOW + 1), .paths = &then, .path_count = 1};
+    struct sl_page page = {.now_ns = (int64_t)(100 * WINDOW + 1), .paths = &path, .path_count = 1};
+    struct sl_page next = {.now_ns = (int64_t)(101 * WINDOW + 1), .paths = &path, .path_count = 1};
+
+    (void)state;
+    assert_int_equal(sl_page_take_usual(&page, NULL, &old), 0);
+    assert_int_equal(page.usual[0].messages, 4);
+    assert_int_equal(page.usual[0].ns, 3 * SECOND);
+    assert_int_equal(sl_page_take_usual(&next, &page, &old), 0);
+    assert_int_equal(next.usual[0].messages, 7);
+    assert_int_equal(next.usual[0].ns, SECOND);
+    free(page.usual);
+    free(next.usual);
+}
+
+static void nonsense_counts_for_nothing(void **state)
+{
+    const struct sl_state_quickest endless = {UINT64_MAX, 40000, 6, 101},
+                                   huge = {SECOND, UINT64_MAX, 6, 101},
+                                   empty = {SECOND, 40000, 0, 101};
+
+    (void)state;
+    expect_edge(endless, none, none, 0, 0, 0);
+    expect_edge(huge, none, none, 0, 0, 0);
+    expect_edge(empty, none, none, 0, 0, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forgotten_calls_come_back),
+        cmocka_unit_test(only_so_many_and_so_old),
+        cmocka_unit_test(across_a_gap_nothing_does),
+        cmocka_unit_test(the_quickest_of_the_windows_counts),
+        cmocka_unit_test(windows_of_an_earlier_look_count_once),
+        cmocka_unit_test(what_is_older_is_usual),
+        cmocka_unit_test(nonsense_counts_for_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
