@@ -36,8 +36,7 @@ START_S = 40
 START_RDMA_S = 150    # in a machine whose processors are emulated
 MBIT = 200            # of a namespace's link
 MTU = 9000
-PRIORITY = 1          # of ranks, in real time: what else this machine does is none of their faults
-NICE = -10            # of the diagnosis
+PRIORITY = 1          # of ranks, in real time: what else this machine does is none of their faults; the diagnosis comes before them
 HANGS = ("stop", "kill", "sleep", "other")
 LINKS = ("slow_sender", "slow_receiver", "slow_link")
 PLACES = ("shm", "tcp", "hosts", "rdma")     # rdma: rxe0 to rxe3 of tests/vm/network.sh, where it is asked for
@@ -55,9 +54,9 @@ def die_with_us():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def go_first():
-    """A rank runs as soon as it may, in turn with other ranks."""
-    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
+def go_first(priority):
+    """It runs as soon as it may, in turn with others of its priority."""
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
 
 
 # ---- namespaces ----
@@ -201,11 +200,12 @@ class Job:
         self.throttle, self.is_over = None, threading.Event()
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("SLUICE_", "OMPI_", "INJECT_"))}
         self.env |= fault.env | {"SLUICE_JOB": fault.job, "SLUICE_TRANSPORT": {"shm": "shm", "rdma": "verbs"}.get(fault.place, "tcp"),
-                                 "SLUICE_ROOT": f"127.0.0.1:{fault.port}"}
+                                 "SLUICE_ROOT": f"127.0.0.1:{fault.port}",
+                                 # Ranks share two processors, which those of hosts of their own do not know: none may spin.
+                                 "SLUICE_SPIN_US": "0"}
         if fault.place == "hosts":
             self.net = Net(fault.size)
-            # Ranks of hosts of their own do not know that they share two processors: none may spin.
-            self.env |= {"SLUICE_ROOT": f"10.77.0.1:{fault.port}", "SLUICE_SPIN_US": "0"}
+            self.env["SLUICE_ROOT"] = f"10.77.0.1:{fault.port}"
         {"sluice": self.begin_sluice, "gloo": self.begin_gloo, "mpi": self.begin_mpi}[fault.kind](args)
 
     def start(self, rank, words, env):
@@ -217,7 +217,7 @@ class Job:
         self.logs.append(log)
         with open(log, "w", encoding="utf-8") as out:
             self.started.append(subprocess.Popen(enter + words, env=self.env | env, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                                 preexec_fn=go_first))
+                                                 preexec_fn=lambda: go_first(PRIORITY)))
 
     def begin_sluice(self, args):
         for rank in range(self.fault.size):
@@ -231,7 +231,7 @@ class Job:
                        {"LD_PRELOAD": args.shim} | ({} if self.net else {"SLUICE_LOCAL_RANK": str(rank), "SLUICE_LOCAL_SIZE": str(self.fault.size)}))
 
     def begin_mpi(self, args):
-        names = list(self.fault.env) + ["SLUICE_JOB", "SLUICE_TRANSPORT"]
+        names = list(self.fault.env) + ["SLUICE_JOB", "SLUICE_TRANSPORT", "SLUICE_SPIN_US"]
         words = ["mpirun.openmpi", "--oversubscribe", "--mca", "btl_base_warn_component_unused", "0", "-n", str(self.fault.size),
                  "-x", f"LD_PRELOAD={args.shim}"]
         for name in names:
@@ -317,7 +317,7 @@ class Watch:
         self.changed = threading.Condition()
         with open(os.path.join(folder, "ctl"), "w", encoding="utf-8") as err:
             self.ctl = subprocess.Popen([args.ctl, "diagnose", "--live", "--follow", "-o", "json", "--stall", str(STALL_S), "--every", "0.5",
-                                         "--job", fault.job], stdout=subprocess.PIPE, stderr=err, text=True, preexec_fn=lambda: os.nice(NICE))
+                                         "--job", fault.job], stdout=subprocess.PIPE, stderr=err, text=True, preexec_fn=lambda: go_first(PRIORITY + 1))
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
 
