@@ -38,6 +38,7 @@ struct live {
     bool was_seen;    /* a process of the job was */
     unsigned answers; /* sources that answered in this look */
     unsigned left_out, unreadable;
+    bool is_strange;   /* it was said that a source makes no sense */
     char *said, *last; /* verdicts: what was printed, and those of the last look */
 };
 
@@ -146,6 +147,19 @@ static int take_pages(struct live *live, struct sc_pages *pages, struct sl_job *
     return err;
 }
 
+/* What RAS says is taken here: where it makes no sense, the rest is believed all the same. */
+static int seal(struct live *live, struct sl_job *job)
+{
+    int err = sl_job_seal(job);
+
+    if (err != -EBADMSG)
+        return err;
+    if (!live->is_strange)
+        fprintf(stderr, "sluicectl: %s\n", sluice_last_error());
+    live->is_strange = true;
+    return sl_job_seal(job);
+}
+
 static int look(struct live *live, struct sl_job *job)
 {
     struct sc_pages pages = {.list = NULL};
@@ -158,7 +172,7 @@ static int look(struct live *live, struct sl_job *job)
     if (err == 0)
         err = take_pages(live, &pages, job);
     if (err == 0)
-        err = sl_job_seal(job);
+        err = seal(live, job);
     if (err != 0) {
         sc_pages_free(&pages);
         return err;

@@ -153,6 +153,19 @@ static void answers_that_make_no_sense_are_refused(void **state)
                      0);
 }
 
+/* A job goes on without what was refused when it was sealed. */
+static void a_job_is_sealed_without_what_makes_no_sense(void **state)
+{
+    static const char text[] = HEAD "[{\"hash\":\"0x1\",\"ranks\":[{\"rank\":0},{\"rank\":0}]}]}";
+    struct sl_job *job = sl_job_new();
+
+    (void)state;
+    assert_int_equal(sl_read_bytes(job, "ras.json", text, strlen(text)), 0);
+    assert_int_equal(sl_job_seal(job), -EBADMSG);
+    assert_int_equal(sl_job_seal(job), 0);
+    sl_job_free(job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +176,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_is_dead_or_silent_is_accused),
         cmocka_unit_test(other_kinds_are_a_mismatch),
         cmocka_unit_test(answers_that_make_no_sense_are_refused),
+        cmocka_unit_test(a_job_is_sealed_without_what_makes_no_sense),
     };
 
     return cmocka_run_group_tests_name("diagnosis_ras", tests, NULL, NULL);
