@@ -500,6 +500,7 @@ static void json_comms(const struct sl_mon_page *page, uint64_t now_ns, struct j
         struct json_object *at = json_object_new_object();
         char why[512];
 
+        sl_mon_json_number(at, "number", (int64_t)comm->number);
         hex(at, "id", comm->id);
         sl_mon_json_number(at, "rank", comm->rank);
         sl_mon_json_number(at, "size", comm->size);

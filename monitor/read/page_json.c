@@ -243,6 +243,7 @@ static void agent_comm(struct json_object *from, void *record)
     if (!sl_json_u64(sl_json_get(from, "collectives_ended"), &ended)) /* an older agent */
         ended = begun - (number_of(from, "under_way") > 0 && begun > 0);
     *to = (struct sl_page_comm){
+        .number = number_of(from, "number"),
         .id = id_of(from, "id"),
         .rank = small_of(from, "rank"),
         .size = small_of(from, "size"),
@@ -276,6 +277,21 @@ static uint64_t comm_of(const struct sl_page *page, uint64_t id)
         if (page->comms[i].id == id)
             return page->comms[i].number;
     return 0;
+}
+
+/* As the process numbers them, so that looks one after another agree. An older agent does not tell;
+ * and several pages of one process have the same numbers. */
+static void number_comms(struct sl_page *page)
+{
+    bool is_told = true;
+
+    for (uint32_t i = 0; i < page->comm_count && is_told; i++) {
+        is_told = page->comms[i].number != 0;
+        for (uint32_t k = 0; k < i && is_told; k++)
+            is_told = page->comms[k].number != page->comms[i].number;
+    }
+    for (uint32_t i = 0; i < page->comm_count && !is_told; i++)
+        page->comms[i].number = i + 1;
 }
 
 static int agent_op(struct json_object *waits, struct sl_page *page)
@@ -320,10 +336,10 @@ int sl_page_of_agent(struct json_object *rank, const char *host, int64_t now_ns,
         snprintf(out->halt, sizeof(out->halt), "is stopped");
     err = fill_all(rank, "communicators", &out->comms, sizeof(*out->comms), &out->comm_count,
                    agent_comm);
+    number_comms(out);
     for (uint32_t i = 0; i < out->comm_count && err == 0; i++) {
         struct sl_page_comm *comm = &out->comms[i];
 
-        comm->number = i + 1;
         if (comm->made_ns != 0)
             comm->made_ns = time_of(out, comm->made_ns - 1);
         if (comm->updated_ns != 0)

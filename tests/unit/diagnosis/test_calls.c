@@ -308,6 +308,35 @@ static void calls_are_of_their_own_process_alone(void **state)
     sl_calls_free(&calls);
 }
 
+/* One that is gone does not give its number to the next: what earlier looks told stays right. */
+static void communicators_keep_their_numbers(void **state)
+{
+    static const struct {
+        const char *comms;
+        uint64_t first, second;
+    } rows[] = {
+        {"{\"number\":3,\"id\":\"abd\"},{\"number\":4,\"id\":\"abc\"}", 3, 4},
+        {"{\"id\":\"abd\"},{\"id\":\"abc\"}", 1, 2},                           /* an older agent */
+        {"{\"number\":3,\"id\":\"abd\"},{\"number\":3,\"id\":\"abc\"}", 1, 2}, /* two pages */
+    };
+
+    (void)state;
+    for (unsigned i = 0; i < SL_ARRAY_LEN(rows); i++) {
+        char text[256];
+        struct json_object *rank;
+        struct sl_page page;
+
+        snprintf(text, sizeof(text), "{\"pid\":7,\"rank\":0,\"communicators\":[%s]}",
+                 rows[i].comms);
+        rank = json_tokener_parse(text);
+        assert_int_equal(sl_page_of_agent(rank, "n1", 90000, &page), 0);
+        assert_int_equal(page.comms[0].number, rows[i].first);
+        assert_int_equal(page.comms[1].number, rows[i].second);
+        sl_page_free(&page);
+        json_object_put(rank);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +346,7 @@ int main(void)
         cmocka_unit_test(answers_are_put_together),
         cmocka_unit_test(who_is_slow_is_found_whatever_the_clocks_say),
         cmocka_unit_test(calls_are_of_their_own_process_alone),
+        cmocka_unit_test(communicators_keep_their_numbers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
