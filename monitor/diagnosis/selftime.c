@@ -196,9 +196,9 @@ static uint64_t number_of(const struct sl_job *job, size_t at, size_t period)
     return 0;
 }
 
-/* The period of a rank's operations. What is the last of each communicator may be told otherwise than
- * those before it, or not in its turn: up to CUT_MAX are left out for it, if what is before them
- * repeats for most of what is known. *count: without them. */
+/* The period of a rank's operations. What is the last of each communicator may be told otherwise
+ * than those before it, or not in its turn: up to CUT_MAX are left out for it, if what is before
+ * them repeats for most of what is known. *count: without them. */
 static int find_period(const uint64_t *signs, size_t *count, size_t *at, size_t *period)
 {
     size_t all = *count;

@@ -81,9 +81,9 @@ int sl_page_take(struct sl_job *job, const struct sl_page *page, const struct sl
 int sl_page_join_calls(struct sl_page *page, struct sl_page *before, uint64_t since_ns,
                        uint32_t most);
 
-/* Makes `usual` of what the earlier look had of it, and of windows in `old`, a still earlier look at
- * the same process, that are before those which sl_page_take() looks at. before, old:
- * or NULL. -ENOMEM. */
+/* Makes `usual` of what the earlier look had of it, and of windows in `old`, a still earlier look
+ * at the same process, that are before those which sl_page_take() looks at. before, old: or NULL.
+ * -ENOMEM. */
 int sl_page_take_usual(struct sl_page *page, const struct sl_page *before,
                        const struct sl_page *old);
 

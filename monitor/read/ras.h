@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was read of NCCL's RAS, and how its processes become the ranks that other sources tell of. */
+/* What was read of NCCL's RAS, and how its processes become ranks that other sources tell of. */
 #ifndef SL_MONITOR_READ_RAS_H
 #define SL_MONITOR_READ_RAS_H
 
