@@ -16,10 +16,8 @@
 #define RANKS_PER_NODE 8 /* where hosts are not known */
 #define KIND_MIN 3       /* links of one speed that are no faults but another kind of link, */
 #define KIND_SHARE 8     /* if they are an eighth of all */
+#define WINDOWS_MOST 2   /* that count as independent of each other */
 #define KIND_APART 0.1   /* by which they differ at most: a logarithm */
-#define PEERS_WINDOWS 2  /* that count as independent of each other: beside others, */
-#define PAST_WINDOWS 4   /* and beside what was before */
-#define SIZES_APART 0.7f /* a factor of two: messages that are compared with earlier ones */
 
 static int no_memory(void)
 {
@@ -254,39 +252,6 @@ static int run_round(struct sl_comm_view *view, uint8_t *hot, bool *goes_on)
     return err;
 }
 
-/* The number that a path has in the matrix; UINT32_MAX: none. */
-static uint32_t path_in(const struct sl_matrix *matrix, uint32_t text)
-{
-    for (uint32_t i = 0; i < matrix->path_count; i++)
-        if (matrix->paths[i] == text)
-            return i;
-    return UINT32_MAX;
-}
-
-/* Beside what the same pair's messages took before, less what all have in common. */
-static void expect_past(struct sl_comm_view *view)
-{
-    const struct sl_matrix *now = view->matrix, *past = view->past;
-    uint32_t known = 0;
-    float middle;
-
-    for (uint32_t i = 0; i < now->count; i++) {
-        const struct sl_matrix_cell *cell = &now->cells[i];
-        const struct sl_matrix_cell *was =
-            sl_matrix_at(past, cell->src, cell->dst, path_in(past, now->paths[cell->path]));
-        uint32_t at = was != NULL ? (uint32_t)(was - past->cells) : 0;
-
-        view->excess[i] = was != NULL && fabsf(now->size[i] - past->size[at]) <= SIZES_APART
-                              ? now->time[i] - past->time[at] - (now->size[i] - past->size[at])
-                              : NAN;
-        if (!isnan(view->excess[i]))
-            view->scratch[known++] = view->excess[i];
-    }
-    middle = sl_median_of(view->scratch, known);
-    for (uint32_t i = 0; i < now->count; i++)
-        view->excess[i] -= middle;
-}
-
 static int judge(struct sl_comm_view *view)
 {
     size_t cells = (size_t)view->matrix->count + 1;
@@ -300,9 +265,7 @@ static int judge(struct sl_comm_view *view)
     if (hot == NULL || view->excess == NULL || view->scratch == NULL || view->nodes == 0)
         err = no_memory();
     if (err == 0)
-        err = view->past != NULL
-                  ? (expect_past(view), 0)
-                  : sl_expect(view->matrix, view->places, view->excess, &view->tiers);
+        err = sl_expect(view->matrix, view->places, view->excess, &view->tiers);
     if (err == 0)
         err = sl_additive_fit(view->matrix, view->excess, &view->fit);
     for (view->round = 0; view->round < ROUNDS && goes_on && err == 0; view->round++)
@@ -314,88 +277,52 @@ static int judge(struct sl_comm_view *view)
     return err;
 }
 
-struct looking {
-    enum sl_job_wait state;
-    enum sl_matrix_side side;
-    bool is_past;         /* beside what was before */
-    bool others, flushes; /* there are edges of the other side, and such that waited for a flush */
-};
-
-/* The job's usual edges as those of a job. */
-static int build_past(const struct sl_job *job, const struct looking *at, struct sl_matrix *out)
-{
-    struct sl_job past = *job;
-
-    past.edges = job->usual;
-    past.edge_count = job->usual_count;
-    return sl_matrix_build(&past, at->state, at->side, out);
-}
-
-/* What differs beside others differs in all windows: two tell more than one, and more of them tell
+/* What differs for ever differs in all windows: two tell more than one, and more of them tell
  * nothing new. */
-static uint32_t windows_of(const struct sl_job *job, bool is_past)
+static uint32_t windows_of(const struct sl_job *job)
 {
-    uint32_t most = is_past ? PAST_WINDOWS : PEERS_WINDOWS, windows = job->edge_windows;
-
-    return windows < 1 ? 1 : windows < most ? windows : most;
+    return job->edge_windows >= WINDOWS_MOST ? WINDOWS_MOST : 1;
 }
 
+/* *others and *flushes: are there edges of the other side, and such that waited for a flush? */
 static int look_at(const struct sl_job *job, const struct sl_comm_options *options,
-                   struct looking *at, struct sl_verdicts *verdicts)
+                   enum sl_job_wait state, enum sl_matrix_side side, struct sl_verdicts *verdicts,
+                   bool *others, bool *flushes)
 {
     struct sl_places places = {.path_count = 0};
     struct sl_comm_view view = {.job = job,
                                 .options = options,
                                 .verdicts = verdicts,
-                                .state = at->state,
-                                .windows = windows_of(job, at->is_past)};
-    struct sl_matrix matrix, past = {.count = 0};
-    int err = sl_matrix_build(job, at->state, at->side, &matrix);
+                                .state = state,
+                                .windows = windows_of(job)};
+    struct sl_matrix matrix;
+    int err = sl_matrix_build(job, state, side, &matrix);
 
-    at->others = matrix.others > 0;
-    at->flushes = matrix.flushes > 0;
-    if (err == 0 && at->is_past)
-        err = build_past(job, at, &past);
-    if (err == 0 && matrix.count >= CELLS_MIN && (!at->is_past || past.count >= CELLS_MIN)) {
+    *others = matrix.others > 0;
+    *flushes = matrix.flushes > 0;
+    if (err == 0 && matrix.count >= CELLS_MIN) {
         err = sl_places_find(job, &matrix, &places);
         view.matrix = &matrix;
         view.places = &places;
-        view.past = at->is_past ? &past : NULL;
         if (err == 0)
             err = judge(&view);
     }
     sl_places_fini(&places);
     sl_matrix_fini(&matrix);
-    if (at->is_past)
-        sl_matrix_fini(&past);
-    return err;
-}
-
-/* Beside each other; where that tells nothing, beside what was before. */
-static int look_twice(const struct sl_job *job, const struct sl_comm_options *options,
-                      struct looking *at, struct sl_verdicts *verdicts)
-{
-    uint32_t before = verdicts->count;
-    int err = look_at(job, options, at, verdicts);
-    struct looking past = *at;
-
-    past.is_past = true;
-    if (err == 0 && job->usual_count > 0 && verdicts->count == before)
-        err = look_at(job, options, &past, verdicts);
     return err;
 }
 
 int sl_comm_find(const struct sl_job *job, const struct sl_comm_options *options,
                  struct sl_verdicts *verdicts)
 {
-    struct looking wire = {.state = SL_JOB_WAIT_WIRE, .side = SL_MATRIX_REMOTE};
-    struct looking local = {.state = SL_JOB_WAIT_WIRE, .side = SL_MATRIX_LOCAL};
-    struct looking flush = {.state = SL_JOB_WAIT_FLUSH, .side = SL_MATRIX_REMOTE};
-    int err = look_twice(job, options, &wire, verdicts);
+    bool has_local, has_flush, unused;
+    int err =
+        look_at(job, options, SL_JOB_WAIT_WIRE, SL_MATRIX_REMOTE, verdicts, &has_local, &has_flush);
 
-    if (err == 0 && wire.others)
-        err = look_twice(job, options, &local, verdicts);
-    if (err == 0 && wire.flushes)
-        err = look_at(job, options, &flush, verdicts);
+    if (err == 0 && has_local)
+        err = look_at(job, options, SL_JOB_WAIT_WIRE, SL_MATRIX_LOCAL, verdicts, &unused, &unused);
+    if (err == 0 && has_flush)
+        err =
+            look_at(job, options, SL_JOB_WAIT_FLUSH, SL_MATRIX_REMOTE, verdicts, &unused, &unused);
     return err;
 }

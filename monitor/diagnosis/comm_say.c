@@ -49,15 +49,13 @@ static int say_ratio(const struct sl_comm_view *view, const struct sl_candidate 
     sl_element_text(view->places, &candidate->element, name, sizeof(name));
     return sl_verdict_say(
         verdict,
-        "%s: %s take %.3g times what %s%s, %s in place of %s each "
+        "%s: %s take %.3g times what those of their size take elsewhere%s, %s in place of %s each "
         "(%.0f messages, %.3g bytes, %u pair%s of ranks); healthy parts differ by a spread of "
         "%.1f %%",
         name, view->state == SL_JOB_WAIT_FLUSH ? "flushes into GPU memory" : "messages",
-        weight->ratio,
-        view->past != NULL ? "they took before" : "those of their size take elsewhere",
-        view->round > 0 ? ", beyond what the other verdicts explain" : "", time_text(each, now),
-        time_text(each / weight->ratio, else_), weight->messages, weight->bytes, candidate->hot,
-        candidate->hot == 1 ? "" : "s", 100 * expm1(weight->spread));
+        weight->ratio, view->round > 0 ? ", beyond what the other verdicts explain" : "",
+        time_text(each, now), time_text(each / weight->ratio, else_), weight->messages,
+        weight->bytes, candidate->hot, candidate->hot == 1 ? "" : "s", 100 * expm1(weight->spread));
 }
 
 static int say_set(const struct sl_comm_view *view, const struct sl_ambiguity *ambiguity,

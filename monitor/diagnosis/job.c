@@ -53,7 +53,6 @@ void sl_job_free(struct sl_job *job)
     free(job->first_op);
     free(job->counts);
     free(job->edges);
-    free(job->usual);
     free(job->samples);
     free(job->events);
     free(job->faults);
@@ -243,7 +242,7 @@ int sl_job_add_count(struct sl_job *job, const struct sl_job_count *count)
     return 0;
 }
 
-static int check_edge(struct sl_job *job, const struct sl_job_edge *edge)
+int sl_job_add_edge(struct sl_job *job, const struct sl_job_edge *edge)
 {
     int err = edge->src_place == 0 ? sl_job_add_rank(job, edge->src) : 0;
 
@@ -251,32 +250,12 @@ static int check_edge(struct sl_job *job, const struct sl_job_edge *edge)
         err = sl_job_add_rank(job, edge->dst);
     if (err == 0 && (edge->src_place != 0 || edge->dst_place != 0) && edge->comm >= job->comm_count)
         err = sl_fail(-EBADMSG, "messages are of a communicator that nobody named");
-    return err;
-}
-
-int sl_job_add_edge(struct sl_job *job, const struct sl_job_edge *edge)
-{
-    int err = check_edge(job, edge);
-
     if (err == 0)
         err =
             sl_job_grow(&job->edges, &job->inside->edge_cap, job->edge_count, sizeof(*job->edges));
     if (err != 0)
         return err;
     job->edges[job->edge_count++] = *edge;
-    return 0;
-}
-
-int sl_job_add_usual(struct sl_job *job, const struct sl_job_edge *edge)
-{
-    int err = check_edge(job, edge);
-
-    if (err == 0)
-        err = sl_job_grow(&job->usual, &job->inside->usual_cap, job->usual_count,
-                          sizeof(*job->usual));
-    if (err != 0)
-        return err;
-    job->usual[job->usual_count++] = *edge;
     return 0;
 }
 

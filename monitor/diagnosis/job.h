@@ -178,9 +178,6 @@ struct sl_job {
     size_t count_count;
     struct sl_job_edge *edges;
     size_t edge_count;
-    /* What messages of a pair and path took some time before, where that is known. */
-    struct sl_job_edge *usual;
-    size_t usual_count;
     /* Where times of edges are of the quickest message and not of all: in so many windows of time,
      * at least, each had messages. 0, 1: one, or times are sums. */
     uint32_t edge_windows;
@@ -229,7 +226,6 @@ int sl_job_add_member(struct sl_job *job, uint32_t comm, uint32_t place, uint32_
 int sl_job_add_op(struct sl_job *job, const struct sl_job_op *op);
 int sl_job_add_count(struct sl_job *job, const struct sl_job_count *count);
 int sl_job_add_edge(struct sl_job *job, const struct sl_job_edge *edge);
-int sl_job_add_usual(struct sl_job *job, const struct sl_job_edge *edge);
 int sl_job_add_sample(struct sl_job *job, const struct sl_job_sample *sample);
 /* These are of hosts; a host needs no rank. */
 int sl_job_add_event(struct sl_job *job, const struct sl_job_event *event);

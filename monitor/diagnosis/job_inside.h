@@ -24,8 +24,8 @@ struct sl_job_inside {
     struct sl_job_late *late;
     uint32_t *notes; /* texts */
     size_t late_count, note_count;
-    size_t rank_cap, comm_cap, op_cap, count_cap, edge_cap, usual_cap, sample_cap, first_cap,
-        event_cap, fault_cap, node_cap;
+    size_t rank_cap, comm_cap, op_cap, count_cap, edge_cap, sample_cap, first_cap, event_cap,
+        fault_cap, node_cap;
     size_t port_cap, route_cap, late_cap, note_cap;
 };
 

@@ -154,24 +154,6 @@ static uint32_t rank_at(const struct sl_job *job, uint32_t comm, uint32_t place)
                : SL_JOB_NONE;
 }
 
-/* Returns how many are left: those whose ends are known. */
-static size_t place_edges(const struct sl_job *job, struct sl_job_edge *edges, size_t count)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < count; i++) {
-        struct sl_job_edge *edge = &edges[i];
-
-        if (edge->src_place != 0)
-            edge->src = rank_at(job, edge->comm, edge->src_place - 1);
-        if (edge->dst_place != 0)
-            edge->dst = rank_at(job, edge->comm, edge->dst_place - 1);
-        if (edge->src != SL_JOB_NONE && edge->dst != SL_JOB_NONE)
-            edges[kept++] = *edge;
-    }
-    return kept;
-}
-
 /* A place that the communicator does not have is a number of no rank: what names it is dropped. */
 static void name_peers(struct sl_job *job)
 {
@@ -186,8 +168,18 @@ static void name_peers(struct sl_job *job)
             job->ops[kept++] = *op;
     }
     job->op_count = kept;
-    job->edge_count = place_edges(job, job->edges, job->edge_count);
-    job->usual_count = place_edges(job, job->usual, job->usual_count);
+    kept = 0;
+    for (size_t i = 0; i < job->edge_count; i++) {
+        struct sl_job_edge *edge = &job->edges[i];
+
+        if (edge->src_place != 0)
+            edge->src = rank_at(job, edge->comm, edge->src_place - 1);
+        if (edge->dst_place != 0)
+            edge->dst = rank_at(job, edge->comm, edge->dst_place - 1);
+        if (edge->src != SL_JOB_NONE && edge->dst != SL_JOB_NONE)
+            job->edges[kept++] = *edge;
+    }
+    job->edge_count = kept;
 }
 
 /* A source claims a size: communicators for whose unknown members there is no room here are left to

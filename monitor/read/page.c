@@ -21,7 +21,6 @@ void sl_page_free(struct sl_page *page)
     free(page->ops);
     free(page->paths);
     free(page->calls);
-    free(page->usual);
     *page = (struct sl_page){.comms = NULL};
 }
 

@@ -38,8 +38,7 @@ struct sl_page {
     struct sl_page_comm *comms;
     struct sl_state_op *ops;
     struct sl_state_path *paths;
-    struct sl_state_quickest *usual; /* by path: the quickest of what came some time ago, or NULL */
-    struct sl_state_call *calls;     /* that are over, in no order */
+    struct sl_state_call *calls; /* that are over, in no order */
     uint32_t comm_count, op_count, path_count, call_count;
 };
 
@@ -80,12 +79,6 @@ int sl_page_take(struct sl_job *job, const struct sl_page *page, const struct sl
  * calls between the two looks are missing. Sorts the calls of both. -ENOMEM. */
 int sl_page_join_calls(struct sl_page *page, struct sl_page *before, uint64_t since_ns,
                        uint32_t most);
-
-/* Makes `usual` of what the earlier look had of it, and of windows in `old`, a still earlier look
- * at the same process, that are before those which sl_page_take() looks at. before, old: or NULL.
- * -ENOMEM. */
-int sl_page_take_usual(struct sl_page *page, const struct sl_page *before,
-                       const struct sl_page *old);
 
 /* A path as sluice-bench writes it, of --status and of --stats; its communicator is 0 there. */
 void sl_page_path_of(struct json_object *from, struct sl_state_path *to);

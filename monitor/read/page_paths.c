@@ -4,7 +4,6 @@
 #include "monitor/read/page_inside.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- what came ---- */
@@ -13,7 +12,7 @@
 #define QUICKEST_BYTES (UINT64_C(1) << 36) /* 64 GiB, */
 #define QUICKEST_MESSAGES (1u << 20)
 #define WINDOW_LEAST 3 /* messages that a window tells something by */
-#define WINDOWS 4      /* that are looked at; what is usual is of those before */
+#define WINDOWS 4      /* that are looked at */
 
 static void join_quickest(struct sl_state_quickest *all, const struct sl_state_quickest *it)
 {
@@ -155,34 +154,12 @@ int sl_page_take_edge(struct sl_job *job, const struct sl_state_path *path,
     return err != 0 ? err : add_arriving(job, path, edge);
 }
 
-/* What it was some time ago, if it is as large. */
-static int add_usual(const struct sl_page_taking *taking, const struct sl_state_path *path,
-                     const struct sl_job_edge *sent)
-{
-    const struct sl_page *page = taking->page;
-    const struct sl_state_quickest *it = page->usual + (path - page->paths);
-    struct sl_job_edge edge = {.src = sent->dst,
-                               .dst = sent->src,
-                               .comm = sent->comm,
-                               .path = sent->path,
-                               .src_place = sent->dst_place,
-                               .dst_place = sent->src_place};
-
-    if (page->usual == NULL || it->messages == 0)
-        return 0;
-    edge.messages = it->messages;
-    edge.bytes = it->bytes * it->messages;
-    edge.wait_s[SL_JOB_WAIT_WIRE] = (double)it->ns * it->messages / 1e9;
-    return sl_job_add_usual(taking->job, &edge);
-}
-
 int sl_page_take_path(const struct sl_page_taking *taking, const struct sl_page *earlier,
                       const struct sl_state_path *path)
 {
     const struct sl_state_path *before = find_path(earlier, path);
     struct sl_state_path rest = *path;
     struct sl_job_edge edge = {.comm = SL_JOB_NONE};
-    int err;
 
     for (uint32_t i = 0; i < taking->page->comm_count; i++)
         if (taking->page->comms[i].number == path->comm) {
@@ -212,42 +189,5 @@ int sl_page_take_path(const struct sl_page_taking *taking, const struct sl_page 
     } else if (rest.arriving_messages > 0 || seconds_of(rest.histogram) > 0) {
         take_windows(taking->job, 1);
     }
-    err = sl_page_take_edge(taking->job, &rest, &edge);
-    return err != 0 ? err : add_usual(taking, path, &edge);
-}
-
-/* ---- what was some time ago ---- */
-
-static const struct sl_state_quickest *usual_of(const struct sl_page *page,
-                                                const struct sl_state_path *path)
-{
-    const struct sl_state_path *at = find_path(page, path);
-
-    return at != NULL && page->usual != NULL ? page->usual + (at - page->paths) : NULL;
-}
-
-int sl_page_take_usual(struct sl_page *page, const struct sl_page *before,
-                       const struct sl_page *old)
-{
-    uint64_t now = sl_page_time(page) / SL_STATE_WINDOW_NS + 1;
-
-    page->usual = calloc((size_t)page->path_count + 1, sizeof(*page->usual));
-    if (page->usual == NULL)
-        return sl_fail(-ENOMEM, "no memory for the paths of a process");
-    for (uint32_t i = 0; i < page->path_count; i++) {
-        const struct sl_state_quickest *was = usual_of(before, &page->paths[i]);
-        const struct sl_state_path *path = find_path(old, &page->paths[i]);
-
-        if (was != NULL)
-            page->usual[i] = *was;
-        for (unsigned k = 2; path != NULL && k-- > 0;) {
-            const struct sl_state_quickest *it = &path->quickest[k];
-
-            if (it->window > page->usual[i].window && it->window + (uint64_t)WINDOWS <= now) {
-                join_quickest(&page->usual[i], it);
-                page->usual[i].window = it->window;
-            }
-        }
-    }
-    return 0;
+    return sl_page_take_edge(taking->job, &rest, &edge);
 }

@@ -30,7 +30,7 @@ import time
 STALL_S = 2
 QUIET_S = 3           # of the job and the diagnosis before the fault
 LIMIT_S = 30          # for the verdict
-QUIET_LINKS_S = 16    # where a link's fault follows: what it took before is known then
+QUIET_LINKS_S = 16    # where a link's fault follows: as many windows of messages without it
 HEALTHY_S = 12        # of a job without a fault
 START_S = 40
 START_RDMA_S = 150    # in a machine whose processors are emulated

@@ -116,8 +116,7 @@ struct sc_kept {
 
 /* The oldest one that is kept of the same process; the page itself where there is none. */
 const struct sl_page *sc_kept_before(const struct sc_kept *kept, const struct sl_page *page);
-/* The calls of earlier looks that rings have forgotten come back into the pages, and what messages
- * took. -ENOMEM. */
+/* The calls of earlier looks that rings have forgotten come back into the pages. -ENOMEM. */
 int sc_kept_recall(struct sc_kept *kept, struct sc_pages *pages);
 /* The look is over: its pages are kept, or freed where the last ones that are kept are young.
  * -ENOMEM. */

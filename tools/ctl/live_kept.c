@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept of pages from look to look: as they were some time ago, the calls that their rings
- * have forgotten since, and what messages took. */
+/* What is kept of pages from look to look: as they were some time ago, and the calls that their
+ * rings have forgotten since. */
 #include "core/clock.h"
-#include "core/err.h"
 #include "tools/ctl/live.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SECOND ((int64_t)1000000000)
@@ -49,18 +46,13 @@ int sc_kept_recall(struct sc_kept *kept, struct sc_pages *pages)
         struct sl_page *page = &pages->list[i], *last = find_last(kept, page, i);
         uint64_t latest = sl_page_latest(page);
 
-        const struct sl_page *old = sc_kept_before(kept, page);
-
         if (last != NULL)
             err = sl_page_join_calls(page, last, latest > CALLS_NS ? latest - CALLS_NS : 0, most);
-        if (err == 0)
-            err = sl_page_take_usual(page, last, old != page ? old : NULL);
     }
     return err;
 }
 
-/* Calls, and what was usual, go on to the next look, and not with the pages that are kept for
- * longer. */
+/* Calls go on to the next look, and not with the pages that are kept for longer. */
 static int hand_on(struct sc_kept *kept, struct sc_pages *pages)
 {
     int err = 0;
@@ -68,22 +60,11 @@ static int hand_on(struct sc_kept *kept, struct sc_pages *pages)
     sc_pages_free(&kept->last);
     for (unsigned i = 0; i < pages->count && err == 0; i++) {
         struct sl_page *page = &pages->list[i];
-        struct sl_page it = {.self = page->self,
-                             .calls = page->calls,
-                             .call_count = page->call_count,
-                             .paths = calloc((size_t)page->path_count + 1, sizeof(*it.paths)),
-                             .path_count = page->path_count,
-                             .usual = page->usual};
+        struct sl_page it = {
+            .self = page->self, .calls = page->calls, .call_count = page->call_count};
 
         page->calls = NULL;
-        page->usual = NULL;
         page->call_count = 0;
-        if (it.paths == NULL) {
-            sl_page_free(&it);
-            return sl_fail(-ENOMEM, "no memory for the paths of a process");
-        }
-        for (uint32_t k = 0; k < page->path_count; k++)
-            it.paths[k] = page->paths[k];
         err = sc_pages_add(&kept->last, &it);
     }
     return err;

@@ -140,28 +140,6 @@ static void windows_of_an_earlier_look_count_once(void **state)
     expect_edge(older, none, none, 0, 0, 0);
 }
 
-/* What is older than these windows is what is usual. */
-static void what_is_older_is_usual(void **state)
-{
-    struct sl_state_path path = {.comm = 1, .peer = 1, .quickest = {{.window = 101}}},
-                         then = {.comm = 1,
-                                 .peer = 1,
-                                 .quickest = {{SECOND, 40000, 3, 98}, {3 * SECOND, 40000, 4, 97}}};
-    struct sl_page old = {.now_ns = (int64_t)(97 * WINDOW + 1), .paths = &then, .path_count = 1};
-    struct sl_page page = {.now_ns = (int64_t)(100 * WINDOW + 1), .paths = &path, .path_count = 1};
-    struct sl_page next = {.now_ns = (int64_t)(101 * WINDOW + 1), .paths = &path, .path_count = 1};
-
-    (void)state;
-    assert_int_equal(sl_page_take_usual(&page, NULL, &old), 0);
-    assert_int_equal(page.usual[0].messages, 4);
-    assert_int_equal(page.usual[0].ns, 3 * SECOND);
-    assert_int_equal(sl_page_take_usual(&next, &page, &old), 0);
-    assert_int_equal(next.usual[0].messages, 7);
-    assert_int_equal(next.usual[0].ns, SECOND);
-    free(page.usual);
-    free(next.usual);
-}
-
 static void nonsense_counts_for_nothing(void **state)
 {
     const struct sl_state_quickest endless = {UINT64_MAX, 40000, 6, 101},
@@ -182,7 +160,6 @@ int main(void)
         cmocka_unit_test(across_a_gap_nothing_does),
         cmocka_unit_test(the_quickest_of_the_windows_counts),
         cmocka_unit_test(windows_of_an_earlier_look_count_once),
-        cmocka_unit_test(what_is_older_is_usual),
         cmocka_unit_test(nonsense_counts_for_nothing),
     };
 
