@@ -16,7 +16,6 @@
 #define RANKS_PER_NODE 8 /* where hosts are not known */
 #define KIND_MIN 3       /* links of one speed that are no faults but another kind of link, */
 #define KIND_SHARE 8     /* if they are an eighth of all */
-#define WINDOWS_MOST 2   /* that count as independent of each other */
 #define KIND_APART 0.1   /* by which they differ at most: a logarithm */
 
 static int no_memory(void)
@@ -277,24 +276,14 @@ static int judge(struct sl_comm_view *view)
     return err;
 }
 
-/* What differs for ever differs in all windows: two tell more than one, and more of them tell
- * nothing new. */
-static uint32_t windows_of(const struct sl_job *job)
-{
-    return job->edge_windows >= WINDOWS_MOST ? WINDOWS_MOST : 1;
-}
-
 /* *others and *flushes: are there edges of the other side, and such that waited for a flush? */
 static int look_at(const struct sl_job *job, const struct sl_comm_options *options,
                    enum sl_job_wait state, enum sl_matrix_side side, struct sl_verdicts *verdicts,
                    bool *others, bool *flushes)
 {
     struct sl_places places = {.path_count = 0};
-    struct sl_comm_view view = {.job = job,
-                                .options = options,
-                                .verdicts = verdicts,
-                                .state = state,
-                                .windows = windows_of(job)};
+    struct sl_comm_view view = {
+        .job = job, .options = options, .verdicts = verdicts, .state = state};
     struct sl_matrix matrix;
     int err = sl_matrix_build(job, state, side, &matrix);
 

@@ -20,7 +20,6 @@ struct sl_comm_view {
     float *scratch;         /* room for all cells */
     double group_spread[SL_ELEMENT_KINDS]; /* 0: not yet known; NAN: cannot be */
     uint32_t tiers;
-    uint32_t windows; /* that each tell the same, and are independent; 1: it is one */
     bool is_short;  /* there was no memory to weigh something */
     unsigned round; /* from 0 on */
 };

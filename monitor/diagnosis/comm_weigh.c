@@ -177,6 +177,6 @@ void sl_comm_weigh(struct sl_comm_view *view, const struct sl_ambiguity *ambigui
     noise = widened(view->fit.noise, view->matrix->count) * 1.2533 / sqrt(candidate->hot);
     z = (middle - log1p(view->options->margin)) / fmax(spread, noise);
     out->evidence = isnan(spread) ? 0
-                                  : fmin(view->windows * bet(z, out->messages / view->windows),
+                                  : fmin(bet(z, out->messages),
                                          out->threshold / LEAST * fmax(out->messages, 1));
 }

@@ -178,9 +178,6 @@ struct sl_job {
     size_t count_count;
     struct sl_job_edge *edges;
     size_t edge_count;
-    /* Where times of edges are of the quickest message and not of all: in so many windows of time,
-     * at least, each had messages. 0, 1: one, or times are sums. */
-    uint32_t edge_windows;
     struct sl_job_sample *samples;
     size_t sample_count;
     struct sl_job_event *events;

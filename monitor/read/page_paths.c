@@ -11,8 +11,7 @@
 #define QUICKEST_NS (UINT64_C(1) << 40)    /* more is nonsense: 18 minutes, */
 #define QUICKEST_BYTES (UINT64_C(1) << 36) /* 64 GiB, */
 #define QUICKEST_MESSAGES (1u << 20)
-#define WINDOW_LEAST 3 /* messages that a window tells something by */
-#define WINDOWS 4      /* that are looked at */
+#define WINDOWS 4 /* that are looked at */
 
 static void join_quickest(struct sl_state_quickest *all, const struct sl_state_quickest *it)
 {
@@ -30,49 +29,34 @@ static void join_quickest(struct sl_state_quickest *all, const struct sl_state_q
         all->messages = QUICKEST_MESSAGES;
 }
 
-/* Those of the path's windows that are among the last WINDOWS by now and before one. Returns
- * in how many of them there were enough messages. */
-static uint32_t join_windows(struct sl_state_quickest *all, const struct sl_state_path *path,
-                             uint64_t last, uint64_t before)
+/* Those of the path's windows that are among the last WINDOWS by now and before one. */
+static void join_windows(struct sl_state_quickest *all, const struct sl_state_path *path,
+                         uint64_t last, uint64_t before)
 {
-    uint32_t windows = 0;
-
     for (unsigned i = 0; path != NULL && i < 2; i++) {
         const struct sl_state_quickest *it = &path->quickest[i];
 
         if (it->window == 0 || it->window >= before || it->window + (uint64_t)WINDOWS <= last)
             continue;
         join_quickest(all, it);
-        windows += it->messages >= WINDOW_LEAST;
     }
-    return windows;
 }
 
 /* Where windows are told, the quickest of the last ones counts, for as many messages as there were
- * in these: of the page's own two, and those of the earlier look that are before them. Returns in
- * how many there were enough messages. */
-static uint32_t take_quickest(struct sl_state_path *path, const struct sl_state_path *earlier,
-                              uint64_t now_ns)
+ * in these: of the page's own two, and those of the earlier look that are before them. */
+static void take_quickest(struct sl_state_path *path, const struct sl_state_path *earlier,
+                          uint64_t now_ns)
 {
     struct sl_state_quickest all = {0};
     uint64_t last = now_ns / SL_STATE_WINDOW_NS + 1, first = path->quickest[0].window;
-    uint32_t windows = join_windows(&all, path, last, last + 1);
 
+    join_windows(&all, path, last, last + 1);
     if (path->quickest[1].window != 0 && path->quickest[1].window < first)
         first = path->quickest[1].window;
-    windows += join_windows(&all, earlier, last, first);
+    join_windows(&all, earlier, last, first);
     path->arriving_messages = all.messages;
     path->arriving_bytes = all.bytes * all.messages;
     path->arriving_ns = all.ns * all.messages;
-    return windows;
-}
-
-/* The job's times are the quickest of messages, in so many windows at least. */
-static void take_windows(struct sl_job *job, uint32_t windows)
-{
-    windows = windows > 0 ? windows : 1;
-    if (job->edge_windows == 0 || windows < job->edge_windows)
-        job->edge_windows = windows;
 }
 
 /* ---- paths ---- */
@@ -181,13 +165,7 @@ int sl_page_take_path(const struct sl_page_taking *taking, const struct sl_page 
             rest.histogram[bin] = grown(path->histogram[bin], before->histogram[bin]);
     }
     edge.dst_place = (uint32_t)path->peer + 1;
-    if (path->quickest[0].window != 0) {
-        uint32_t windows = take_quickest(&rest, before, sl_page_time(taking->page));
-
-        if (rest.arriving_messages > 0)
-            take_windows(taking->job, windows);
-    } else if (rest.arriving_messages > 0 || seconds_of(rest.histogram) > 0) {
-        take_windows(taking->job, 1);
-    }
+    if (path->quickest[0].window != 0)
+        take_quickest(&rest, before, sl_page_time(taking->page));
     return sl_page_take_edge(taking->job, &rest, &edge);
 }
