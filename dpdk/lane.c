@@ -145,6 +145,7 @@ static int connect_lane(struct sl_mp_path *path, const struct sl_mp_offer *their
     lane->generation++;
     lane->pieces_wait = false;
     measure_nothing_yet(lane);
+    lane->base.packet_bytes = ends.payload_most;
     err = sl_dpdk_flows_add(&iface->flows, lane->number, lane);
     if (err != 0) {
         sl_dp_flow_close(lane->flow);

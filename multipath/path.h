@@ -121,6 +121,7 @@ struct sl_mp_path {
     uint64_t nominal_ps;   /* per byte, by the rail's speed */
     uint64_t repeat_ns;    /* after which its lane sends again what is lost; 0: nobody knows */
     uint32_t piece_bytes;  /* of a write, at most: by the rail's speed, or as the settings say */
+    uint32_t packet_bytes; /* of a write that a packet of its lane takes; 0: nobody counts */
     uint32_t probe_bytes;  /* of a frame that makes the largest packet its lane sends */
     uint64_t last_done_ns; /* end of a write */
     uint64_t shared_from;  /* of stats.sent_bytes: what came before counts for no weight */

@@ -340,6 +340,15 @@ __attribute__((noinline)) static bool enlarge(struct sl_mp_piece *piece,
     return true;
 }
 
+/* A piece that is not the last of its message fills its packets: each costs the same, however
+ * little it carries. */
+static uint32_t whole_packets(const struct sl_mp_path *path, uint32_t len)
+{
+    uint32_t most = path->packet_bytes;
+
+    return most != 0 && len > most ? len - len % most : len;
+}
+
 static int deal_cts(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts)
 {
     int count = 0;
@@ -353,9 +362,12 @@ static int deal_cts(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts)
             sl_mp_paths_spread(conn); /* they are full */
             break;
         }
-        if (piece.len < cts->cts.len - cts->dealt && path->piece_bytes > piece.len &&
-            !enlarge(&piece, path))
-            break;
+        if (piece.len < cts->cts.len - cts->dealt) {
+            if (path->piece_bytes > piece.len && !enlarge(&piece, path))
+                break;
+            if (piece.len < cts->cts.len - cts->dealt)
+                piece.len = whole_packets(path, piece.len);
+        }
         if (!stage(conn, &piece))
             break;
         cts->dealt += piece.len;

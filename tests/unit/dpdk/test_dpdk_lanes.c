@@ -372,6 +372,28 @@ static void a_long_message_is_posted_as_it_is_sent_so_that_others_wait_for_littl
     assert_int_equal(recv_req.status, 0);
 }
 
+static bool count_large(void *arg, const uint8_t *bytes, size_t len)
+{
+    (void)bytes;
+    *(unsigned *)arg += len > 1024;
+    return true;
+}
+
+static void a_long_message_fills_its_packets(void **state)
+{
+    unsigned count = 0, fewest;
+
+    (void)state;
+    world_join();
+    world_message(LONG); /* finds out what packets of the wire take */
+    fewest = 2 * (LONG / world_lane(0, 0)->base.packet_bytes + 1); /* there, and back */
+    assert_true(fewest + 8 < 2 * 8 * (LONG / SL_MP_PIECE_LEAST));
+    fake_port_watch(count_large, &count);
+    world_message(LONG);
+    fake_port_watch(NULL, NULL);
+    assert_in_range(count, fewest, fewest + 8);
+}
+
 static void each_kind_of_congestion_control_can_be_had(void **state)
 {
     static const char *const kinds[] = {"swift", "timely", "fixed"};
@@ -700,6 +722,7 @@ int main(void)
         CASE(who_chose_a_traffic_class_has_all_in_it_unless_he_says_more),
         CASE(without_a_wish_a_named_wire_has_one_route_and_any_other_four),
         CASE(a_long_message_is_posted_as_it_is_sent_so_that_others_wait_for_little),
+        CASE(a_long_message_fills_its_packets),
         CASE(each_kind_of_congestion_control_can_be_had),
         CASE(paths_between_two_ports_have_ports_of_their_own),
         CASE(a_preferred_port_comes_first_and_carries),
