@@ -251,6 +251,23 @@ static int run_round(struct sl_comm_view *view, uint8_t *hot, bool *goes_on)
     return err;
 }
 
+/* A message that hangs is no slow one, and its link has a verdict of its own. */
+static void take_hangs_off(struct sl_comm_view *view)
+{
+    const struct sl_matrix *matrix = view->matrix;
+
+    for (uint32_t k = 0; k < view->verdicts->count; k++) {
+        const struct sl_verdict *it = &view->verdicts->list[k];
+
+        if (it->cls != SL_VERDICT_COMM_STUCK || it->accused.kind != SL_OBJECT_LINK ||
+            it->accused.a >= matrix->rank_count)
+            continue;
+        for (uint32_t i = matrix->first[it->accused.a]; i < matrix->first[it->accused.a + 1]; i++)
+            if (matrix->dst[i] == it->accused.b && !isnan(view->excess[i]))
+                view->excess[i] = 0;
+    }
+}
+
 static int judge(struct sl_comm_view *view)
 {
     size_t cells = (size_t)view->matrix->count + 1;
@@ -265,6 +282,8 @@ static int judge(struct sl_comm_view *view)
         err = no_memory();
     if (err == 0)
         err = sl_expect(view->matrix, view->places, view->excess, &view->tiers);
+    if (err == 0)
+        take_hangs_off(view);
     if (err == 0)
         err = sl_additive_fit(view->matrix, view->excess, &view->fit);
     for (view->round = 0; view->round < ROUNDS && goes_on && err == 0; view->round++)

@@ -41,8 +41,8 @@ struct sl_comm_options {
     }
 
 /* Adds a verdict for each fault: SLOW_SENDER, SLOW_RECEIVER, SLOW_LINK, SLOW_GROUP, with its
- * ambiguity set in others and probes that would narrow it in the evidence. The job must be sealed.
- * 0 or -ENOMEM. */
+ * ambiguity set in others and probes that would narrow it in the evidence. Of a link that verdicts
+ * has as COMM_STUCK nothing is said. The job must be sealed. 0 or -ENOMEM. */
 int sl_comm_find(const struct sl_job *job, const struct sl_comm_options *options,
                  struct sl_verdicts *verdicts);
 

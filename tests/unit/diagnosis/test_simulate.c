@@ -324,6 +324,16 @@ static void seed_108_longer_sequences_before_a_hang(void **state)
     assert_true(trial.is_in_set);
 }
 
+/* A message hung for two minutes, among 16 to its receiver: who was slow to receive all. */
+static void seed_38802_a_message_that_hangs_is_not_slow(void **state)
+{
+    struct sl_trial trial;
+
+    (void)state;
+    seed_is(38802, SL_VERDICT_COMM_STUCK, 1, &trial);
+    assert_true(trial.is_found);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -346,6 +356,7 @@ int main(void)
         cmocka_unit_test(seed_50098_shorter_sequences_before),
         cmocka_unit_test(seed_20048_between_two_kinds),
         cmocka_unit_test(seed_108_longer_sequences_before_a_hang),
+        cmocka_unit_test(seed_38802_a_message_that_hangs_is_not_slow),
     };
 
     return cmocka_run_group_tests_name("diagnosis_simulate", tests, NULL, NULL);
