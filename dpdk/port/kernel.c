@@ -138,7 +138,7 @@ static int install(const struct code *code, const char *interface)
     union bpf_attr load = {.prog_type = BPF_PROG_TYPE_SCHED_CLS,
                            .insn_cnt = code->count,
                            .insns = (uintptr_t)code->at,
-                           .license = (uintptr_t) "Apache-2.0",
+                           .license = (uintptr_t) "Dual BSD/GPL",
                            .expected_attach_type = TCX_INGRESS};
     union bpf_attr link = {0};
     int program = call(BPF_PROG_LOAD, &load), fd;
