@@ -242,7 +242,6 @@ struct peer {
     double recent_acked, recent_busy; /* bytes, seconds: of the latest lists, the newest most */
     double best;      /* bytes a second of a connection while it has something to send */
     double usual_rtt; /* µs, while it was near its best */
-    double dim;       /* timeouts that the last list had, whose loss was not to be seen yet */
     unsigned usual_count;
 };
 
@@ -497,19 +496,16 @@ static double lost(const struct sum *sum)
  * connections, and only a timeout finds out. Connections do not count their recoveries, the host
  * does.
  */
-static void check_loss(const struct sl_mon_tcp *tcp, struct peer *peer, double timeouts,
+static void check_loss(const struct sl_mon_tcp *tcp, const struct peer *peer, double timeouts,
                        double recoveries)
 {
     const struct sum *sum = &peer->sum;
-    double count = lost(sum), all = timeouts + peer->dim;
-    bool is_out = (sum->timed_out > 0 && 2 * sum->timed_out >= sum->sending) || peer->dim > 0;
-    bool is_dark = sum->stuck > 0 || (is_out && count > 0 && all > recoveries);
+    double count = lost(sum);
+    bool is_dark = sum->stuck > 0 || (sum->timed_out > 0 && 2 * sum->timed_out >= sum->sending &&
+                                      count > 0 && timeouts > recoveries);
     bool is_lossy = !is_dark && count >= LOSS_PER_S * tcp->seconds &&
                     count >= LOSS_PART * (double)sum->segments;
     struct sl_mon_evidence evidence = {.after = sum->again};
-
-    /* Found out in this list, sent again in the next: one blackout, and no loss here and there. */
-    peer->dim = !is_dark && is_out && peer->dim == 0 && count == 0 ? timeouts : 0;
 
     snprintf(evidence.text, sizeof(evidence.text),
              "%.0f of %llu segments were lost in %.1f s, beside %llu that were sent twice in vain",
@@ -520,10 +516,6 @@ static void check_loss(const struct sl_mon_tcp *tcp, struct peer *peer, double t
         snprintf(evidence.text, sizeof(evidence.text),
                  "nothing arrives on %u of %u connections (%s), which repeat what they sent",
                  sum->stuck, sum->flows, sum->stuck_text);
-    else if (sum->timed_out == 0)
-        snprintf(
-            evidence.text, sizeof(evidence.text),
-            "most connections had a timeout in the second before: all that was under way was lost");
     else
         snprintf(
             evidence.text, sizeof(evidence.text),

@@ -313,43 +313,6 @@ static void blackouts_are_told(void **state)
     assert_int_equal(state_of(SL_MON_CHECK_PEER_LOSS), SL_MON_OK);
 }
 
-/* Each timeout comes at the end of a second, and what it has sent again in the next one. */
-static void blackouts_across_two_lists_are_told_as_such(void **state)
-{
-    (void)state;
-    healthy(10);
-    for (unsigned i = 0; i < 4; i++) {
-        flow.rtos++;
-        flow.again += 7; /* probes of tails, of which most were in vain */
-        flow.twice += 6;
-        host.values[SL_MON_TCP_TIMEOUTS]++;
-        second(600000000);
-        flow.again += 1700;
-        second(600000000);
-        second(1000000000);
-    }
-    assert_int_equal(state_of(SL_MON_CHECK_PEER_BLACKOUT), SL_MON_BAD);
-    assert_int_equal(state_of(SL_MON_CHECK_PEER_LOSS), SL_MON_OK);
-}
-
-/* A timeout that lost nothing says nothing of what is lost two seconds later. */
-static void a_timeout_that_lost_nothing_darkens_no_later_list(void **state)
-{
-    (void)state;
-    healthy(10);
-    flow.rtos++;
-    host.values[SL_MON_TCP_TIMEOUTS]++;
-    second(1000000000);
-    second(1000000000);
-    for (unsigned i = 0; i < 4; i++) {
-        flow.again += 200;
-        host.values[SL_MON_TCP_SACK_RECOVERY] += 20;
-        second(1000000000);
-    }
-    assert_int_equal(state_of(SL_MON_CHECK_PEER_BLACKOUT), SL_MON_OK);
-    assert_int_equal(state_of(SL_MON_CHECK_PEER_LOSS), SL_MON_BAD);
-}
-
 /* A wrong MAC: nothing is acknowledged, it backs off; a kernel without counts of timeouts too. */
 static void nothing_that_arrives_is_told(void **state)
 {
@@ -668,8 +631,6 @@ int main(void)
         CASE(what_was_sent_again_in_vain_is_no_loss),
         CASE(a_few_lost_of_a_million_are_no_loss),
         CASE(blackouts_are_told),
-        CASE(blackouts_across_two_lists_are_told_as_such),
-        CASE(a_timeout_that_lost_nothing_darkens_no_later_list),
         CASE(nothing_that_arrives_is_told),
         CASE(one_timeout_among_many_flows_is_none),
         CASE(a_receiver_that_stopped_is_told),
