@@ -14,8 +14,9 @@ typedef int sl_job_late_take(struct sl_job *job, void *arg);
 typedef void sl_job_late_end(void *arg);
 
 /* sl_job_seal() calls take(), once, and then end(); a job that is freed before calls end() alone.
- * arg is the job's from here on, also on failure. -ENOMEM. Where take() fails so does sl_job_seal(),
- * with -EBADMSG where what waited makes no sense; called again, it goes on without all that waited. */
+ * arg is the job's from here on, also on failure. -ENOMEM. Where take() fails so does
+ * sl_job_seal(), with -EBADMSG where what waited makes no sense; called again, it goes on without
+ * all that waited. */
 int sl_job_later(struct sl_job *job, sl_job_late_take *take, sl_job_late_end *end, void *arg);
 
 /* The rank of a process that says of itself which it is: `wanted`, unless it has one already.
