@@ -53,7 +53,8 @@ static double count_nodes(const struct sl_job *job, const struct sl_matrix *matr
     for (uint32_t i = 0; i < known; i++)
         nodes += i == 0 || hosts[i] != hosts[i - 1];
     free(hosts);
-    return fmax(1, nodes + (others + RANKS_PER_NODE - 1) / RANKS_PER_NODE);
+    others = (others + RANKS_PER_NODE - 1) / RANKS_PER_NODE;
+    return fmax(1, nodes + others);
 }
 
 /* ---- cells that are slow ---- */
