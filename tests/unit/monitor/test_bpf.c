@@ -382,6 +382,7 @@ static void loss_is_sent_again_for_its_gaps_and_dropped_for_its_reason(void **st
 static void silence_is_sent_again_for_its_timeout(void **state)
 {
     double timeouts;
+    int64_t recovery;
     unsigned local_port;
     int fd;
 
@@ -392,9 +393,10 @@ static void silence_is_sent_again_for_its_timeout(void **state)
     assert_true(fd >= 0);
     push(fd, 50);
     assert_true(in_peer(LOSE("")));
+    recovery = flow(local_port, "recovery", NULL, 0); /* a busy peer may have dropped some */
     push(fd, 1000);
     assert_true(flow(local_port, "timeout", NULL, 0) >= 1);
-    assert_int_equal(flow(local_port, "recovery", NULL, 0), 0);
+    assert_int_equal(flow(local_port, "recovery", NULL, 0), recovery);
     assert_true(number("sluice_tcp_retransmits_total{cause=\"timeout\"}") >= timeouts + 1);
     hang_up(fd, true);
 }
