@@ -276,14 +276,14 @@ a_probe_finds_what_netem_does() {
 trap 'unwatch; rm -rf "$dir"' EXIT
 # case_of NAME FUNCTION: one that says nothing is skipped, with its reason.
 case_of() {
-    local output status=0
+    local said ended=0 # names that tap_case has not
     [[ $1 == "$steer_cases"* ]] && tap_wanted "$1" || return
-    output=$(cleanly "$2" 2>&1 </dev/null) || status=$?
-    if [[ $status -eq 77 ]]; then
-        sed 's/^/# /' <<<"$output"
-        tap_skip "$1" "${output##*$'\n'}"
+    said=$(cleanly "$2" 2>&1 </dev/null) || ended=$?
+    if [[ $ended -eq 77 ]]; then
+        sed 's/^/# /' <<<"$said"
+        tap_skip "$1" "${said##*$'\n'}"
     else
-        tap_case "$1" eval 'printf "%s\n" "$output"; return "$status"'
+        tap_case "$1" eval 'printf "%s\n" "$said"; return "$ended"'
     fi
 }
 case_of a_rail_that_loses_packets_is_left a_rail_that_loses_packets_is_left
