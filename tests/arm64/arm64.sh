@@ -83,27 +83,12 @@ run_suites() {
     done
 }
 
-# Three ranks, started one by one since a program under qemu cannot start another; every result is checked.
-bench() {
-    local transport=$1 port rank failed=0
-    shift
-    port=$("$root/tests/port.sh") || return
-    for rank in 1 2 0; do
-        SLUICE_RANK=$rank SLUICE_SIZE=3 SLUICE_ROOT=127.0.0.1:$port \
-            "${emulator[@]}" "$build/tools/bench/sluice-bench" -t "$transport" "$@" >"$work/bench.$rank" 2>&1 &
-    done
-    for rank in 1 2 3; do
-        wait -n || failed=1
-    done
-    cat "$work/bench.0"
-    [[ $failed -eq 0 ]] || { cat "$work"/bench.[12]; return 1; }
-}
-
 # Seeds of its own; qemu takes some fifteen times as long.
 swarm() {
     "${emulator[@]}" "$build/tests/sim/sim_swarm" --from 500000 --count 150
 }
 
+# Three ranks; every result is checked.
 bench() {
     "${emulator[@]}" "$build/tools/bench/sluice-bench" -n 3 -b 8 -e 256K -f 8 -i 5 -w 1 "$@"
 }
