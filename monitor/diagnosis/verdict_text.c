@@ -218,3 +218,22 @@ struct json_object *sl_verdicts_json(const struct sl_job *job, const struct sl_v
         json_object_array_add(list, verdict_json(job, &verdicts->list[i]));
     return list;
 }
+
+char *sl_verdicts_names(const struct sl_job *job, const struct sl_verdicts *verdicts)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+
+    if (out == NULL)
+        return NULL;
+    for (uint32_t i = 0; i < verdicts->count; i++) {
+        const struct sl_verdict *it = &verdicts->list[i];
+        char name[320];
+
+        sl_object_text(job, &it->accused, name, sizeof(name));
+        if (it->cls != SL_VERDICT_NOT_HUNG)
+            fprintf(out, "%s %s\n", sl_verdict_class_name(it->cls), name);
+    }
+    return fclose(out) == 0 ? text : NULL;
+}

@@ -13,6 +13,9 @@ struct json_object;
 void sl_object_text(const struct sl_job *job, const struct sl_object *object, char *out,
                     size_t cap);
 void sl_verdicts_print(const struct sl_job *job, const struct sl_verdicts *verdicts, FILE *out);
+/* Class and accused of each that accuses, a line each: equal texts are equal verdicts. To be freed;
+ * NULL: no memory. */
+char *sl_verdicts_names(const struct sl_job *job, const struct sl_verdicts *verdicts);
 /* An array of objects; the caller's. */
 struct json_object *sl_verdicts_json(const struct sl_job *job, const struct sl_verdicts *verdicts);
 

@@ -13,6 +13,8 @@
 #include "core/state.h"
 #include "monitor/diagnosis/job.h"
 
+#define SL_PAGE_WINDOWS 4 /* of the quickest messages: an edge is of the last ones (core/state.h) */
+
 struct json_object;
 struct sl_read_in;
 

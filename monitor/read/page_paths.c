@@ -11,7 +11,6 @@
 #define QUICKEST_NS (UINT64_C(1) << 40)    /* more is nonsense: 18 minutes, */
 #define QUICKEST_BYTES (UINT64_C(1) << 36) /* 64 GiB, */
 #define QUICKEST_MESSAGES (1u << 20)
-#define WINDOWS 4 /* that are looked at */
 
 static void join_quickest(struct sl_state_quickest *all, const struct sl_state_quickest *it)
 {
@@ -29,14 +28,15 @@ static void join_quickest(struct sl_state_quickest *all, const struct sl_state_q
         all->messages = QUICKEST_MESSAGES;
 }
 
-/* Those of the path's windows that are among the last WINDOWS by now and before one. */
+/* Those of the path's windows that are among the last SL_PAGE_WINDOWS by now and before one. */
 static void join_windows(struct sl_state_quickest *all, const struct sl_state_path *path,
                          uint64_t last, uint64_t before)
 {
     for (unsigned i = 0; path != NULL && i < 2; i++) {
         const struct sl_state_quickest *it = &path->quickest[i];
 
-        if (it->window == 0 || it->window >= before || it->window + (uint64_t)WINDOWS <= last)
+        if (it->window == 0 || it->window >= before ||
+            it->window + (uint64_t)SL_PAGE_WINDOWS <= last)
             continue;
         join_quickest(all, it);
     }

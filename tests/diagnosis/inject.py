@@ -30,8 +30,8 @@ import time
 STALL_S = 2
 QUIET_S = 3           # of the job and the diagnosis before the fault
 LIMIT_S = 30          # for the verdict
+LIMIT_LINKS_S = 60    # where a part of the network is slow: two windows that share no message have to say so
 QUIET_LINKS_S = 16    # where a link's fault follows: as many windows of messages without it
-HEALTHY_S = 12        # of a job without a fault
 START_S = 40
 START_RDMA_S = 150    # in a machine whose processors are emulated
 MBIT = 200            # of a namespace's link
@@ -402,9 +402,9 @@ class Result:
                 "said": self.said, "why": self.why, "good": self.is_good()}
 
 
-def fill(result, job, watch):
+def fill(result, job, watch, healthy_s):
     fault = result.fault
-    early = watch.wait_for_one(HEALTHY_S if fault.name == "none" else QUIET_LINKS_S if fault.name in LINKS else QUIET_S)
+    early = watch.wait_for_one(healthy_s if fault.name == "none" else QUIET_LINKS_S if fault.name in LINKS else QUIET_S)
     if early is not None:
         result.innocents, result.said = len(early[1]), f"before the fault: {describe(early[1])}"
         return
@@ -413,7 +413,7 @@ def fill(result, job, watch):
         return
     begin = time.monotonic()
     job.inject()
-    one = watch.wait_for_one(LIMIT_S)
+    one = watch.wait_for_one(LIMIT_LINKS_S if fault.name in LINKS else LIMIT_S)
     if one is None:
         result.said = "nothing"
         return
@@ -430,7 +430,7 @@ def make_run(args, number):
         job = Job(args, fault, folder)
         job.wait_until_it_runs()
         watch = Watch(args, fault, folder)
-        fill(result, job, watch)
+        fill(result, job, watch, args.healthy)
     except (RuntimeError, OSError) as err:
         result.why = str(err)
     finally:
@@ -470,6 +470,7 @@ def take_arguments():
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--healthy", type=float, default=12, help="seconds of a job without a fault; what lasts has shown itself after 40")
     parser.add_argument("--only", choices=("sluice", "gloo", "mpi"))
     parser.add_argument("--class", dest="classes", default=",".join(CLASSES))
     parser.add_argument("--most", type=int, default=16, help="ranks of a job")

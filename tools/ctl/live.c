@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/err.h"
 #include "monitor/cases/judge.h"
+#include "monitor/diagnosis/comm_lasting.h"
 #include "monitor/diagnosis/job_late.h"
 #include "monitor/diagnosis/verdict_text.h"
 #include "monitor/read/formats.h"
@@ -28,10 +29,13 @@
 #define STALL_NS (10 * SECOND) /* below Sluice's own deadline of 30 s, after which ranks give up */
 #define LOOKS_MAX 64           /* of RAS that are kept */
 #define STEP_LEAST_S 0.25
+#define APART_NS ((int64_t)SL_PAGE_WINDOWS * (int64_t)SL_STATE_WINDOW_NS)
+_Static_assert(APART_NS >= SC_WINDOW_NS, "sums of messages are of other ones by then, too");
 
 struct live {
     struct sc_sources *sources;
     struct sc_kept kept;
+    struct sl_comm_lasting lasting;
     const char *job_name;
     int64_t stall_ns, every_ns, wait_ns, for_ns;
     bool json, follow;
@@ -190,26 +194,6 @@ static int64_t wall_now(void)
     return (int64_t)now.tv_sec * SECOND + now.tv_nsec;
 }
 
-/* Class and accused of each: equal texts are equal verdicts. */
-static char *name_all(const struct sl_job *job, const struct sl_verdicts *verdicts)
-{
-    char *text = NULL;
-    size_t len = 0;
-    FILE *out = open_memstream(&text, &len);
-
-    if (out == NULL)
-        return NULL;
-    for (uint32_t i = 0; i < verdicts->count; i++) {
-        const struct sl_verdict *it = &verdicts->list[i];
-        char name[320];
-
-        sl_object_text(job, &it->accused, name, sizeof(name));
-        if (it->cls != SL_VERDICT_NOT_HUNG)
-            fprintf(out, "%s %s\n", sl_verdict_class_name(it->cls), name);
-    }
-    return fclose(out) == 0 ? text : NULL;
-}
-
 static void add_notes(const struct sl_job *job, struct json_object *object)
 {
     struct json_object *list = json_object_new_array();
@@ -269,9 +253,12 @@ static int judge(struct live *live, const struct sl_job *job, bool is_last)
     options.slow.step_least_s = STEP_LEAST_S;
     options.comm.window_s = (double)SC_WINDOW_NS / SECOND;
     options.fuse.scope = live->job_name;
-    err = sl_judge(job, &options, &verdicts);
+    err = sl_comm_lasting_look(&live->lasting, job, (int64_t)sl_now(&sl_clock_monotonic), APART_NS,
+                               &options.comm);
     if (err == 0)
-        names = name_all(job, &verdicts);
+        err = sl_judge(job, &options, &verdicts);
+    if (err == 0)
+        names = sl_verdicts_names(job, &verdicts);
     if (names == NULL) {
         sl_verdicts_free(&verdicts);
         sl_fail(-ENOMEM, "no memory for verdicts");
@@ -421,6 +408,7 @@ int sc_live(int count, char **words)
     }
     status = run(&live);
     sc_kept_free(&live.kept);
+    sl_comm_lasting_free(&live.lasting);
     free(live.said);
     free(live.last);
     return status;
