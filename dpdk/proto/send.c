@@ -134,7 +134,8 @@ static int put(struct sl_dp_flow *flow, struct sl_dp_route *route, uint32_t seq,
 }
 
 /* A packet that was cut when more passed goes in parts. When the port is full in between, the next
- * call goes on where this one stopped. */
+ * call goes on where this one stopped. Each time another part goes first: a short queue may drop all
+ * but the first ones of a burst, over and over. */
 static int put_parts(struct sl_dp_flow *flow, struct sl_dp_route *route, uint32_t seq,
                      uint8_t flags)
 {
@@ -142,9 +143,9 @@ static int put_parts(struct sl_dp_flow *flow, struct sl_dp_route *route, uint32_
     uint32_t each = flow->ends.payload_least, parts = (tx->len + each - 1) / each;
 
     for (; tx->parts < parts; tx->parts++) {
-        uint32_t from = tx->parts * each, size = tx->len - from < each ? tx->len - from : each;
-        int status =
-            put(flow, route, seq, flags, (uint8_t)((parts - 1) << 4 | tx->parts), from, size);
+        uint32_t part = (tx->parts + tx->repeats) % parts, from = part * each;
+        uint32_t size = tx->len - from < each ? tx->len - from : each;
+        int status = put(flow, route, seq, flags, (uint8_t)((parts - 1) << 4 | part), from, size);
 
         if (status != 0)
             return status;
