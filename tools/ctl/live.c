@@ -366,6 +366,7 @@ static bool take_seconds(int count, char **words, int *i, struct live *live)
 static bool take_words(int count, char **words, struct live *live, unsigned *kept)
 {
     for (int i = 0; i < count; i++) {
+        bool is_short = strcmp(words[i], "-o") == 0;
         const char *value;
 
         if (strcmp(words[i], "--live") == 0)
@@ -376,9 +377,8 @@ static bool take_words(int count, char **words, struct live *live, unsigned *kep
             live->json = true;
         } else if ((value = sc_option(count, words, &i, "job")) != NULL) {
             live->job_name = value;
-        } else if (strcmp(words[i], "-o") == 0 ||
-                   (value = sc_option(count, words, &i, "output")) != NULL) {
-            if (strcmp(words[i], "-o") == 0)
+        } else if (is_short || (value = sc_option(count, words, &i, "output")) != NULL) {
+            if (is_short)
                 value = i + 1 < count ? words[++i] : "";
             if (strcmp(value, "json") != 0)
                 return false;
