@@ -65,11 +65,14 @@ static bool is_accused(double factor, double window_s)
 /* A factor whose evidence is between both thresholds. */
 static double factor_between(void)
 {
-    for (double factor = 1.5; factor < 50; factor *= 1.02)
+    for (unsigned percent = 150; percent < 5000; percent += 5) {
+        double factor = percent / 100.0;
+
         if (is_accused(factor, 3600)) {
             assert_false(is_accused(factor, WINDOW_S));
             return factor;
         }
+    }
     fail_msg("no factor is accused");
     return 0;
 }
