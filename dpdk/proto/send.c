@@ -134,8 +134,8 @@ static int put(struct sl_dp_flow *flow, struct sl_dp_route *route, uint32_t seq,
 }
 
 /* A packet that was cut when more passed goes in parts. When the port is full in between, the next
- * call goes on where this one stopped. Each time another part goes first: a short queue may drop all
- * but the first ones of a burst, over and over. */
+ * call goes on where this one stopped. Each time another part goes first: a short queue may drop
+ * all but the first ones of a burst, over and over. */
 static int put_parts(struct sl_dp_flow *flow, struct sl_dp_route *route, uint32_t seq,
                      uint8_t flags)
 {

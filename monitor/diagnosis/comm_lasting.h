@@ -5,9 +5,10 @@
  *
  * A window alone accuses where health would show as much once in the budget's time, with every
  * window judged anew (comm.h). Of noise that passes, two of them have the product of two such
- * chances. What a healthy part differs by for ever is in both; that is drawn once a job and not with
- * each window, and taken here as drawn once an hour. So each of the two is asked for the evidence
- * that an hour's window is, and what they have is not added up (docs/design/0050-diagnosis.md).
+ * chances. What a healthy part differs by for ever is in both; that is drawn once a job and not
+ * with each window, and taken here as drawn once an hour. So each of the two is asked for the
+ * evidence that an hour's window is, and what they have is not added up
+ * (docs/design/0050-diagnosis.md).
  */
 #ifndef SL_MONITOR_DIAGNOSIS_COMM_LASTING_H
 #define SL_MONITOR_DIAGNOSIS_COMM_LASTING_H

@@ -152,8 +152,8 @@ static void when_large_packets_are_lost_and_small_ones_pass_they_go_in_parts(voi
     hand_stop(&hand);
 }
 
-/* sim_dpdk, seed 1008953: a short queue dropped the last parts of each burst, the same ones for 30 s
- * and two million times. */
+/* sim_dpdk, seed 1008953: a short queue dropped the last parts of each burst, the same ones for
+ * 30 s and two million times. */
 static void another_part_goes_first_each_time(void **state)
 {
     unsigned from, first, next;
