@@ -21,6 +21,18 @@ static double of_sender(const void *context, uint32_t src, uint32_t dst, uint32_
     return src == slow_rank ? *(const double *)context : 1;
 }
 
+/* Eight ranks, of which one sends so many times as slowly. */
+static void job_begin(struct net *net, const double *factor)
+{
+    net_begin(net, 8, 7);
+    net->factor = of_sender;
+    net->context = factor;
+    net->noise = 0.6;
+    net->messages = 30;
+    net_all_to_all(net);
+    assert_int_equal(sl_job_seal(net->job), 0);
+}
+
 /* The window in whose time it is judged after looks at such a job. */
 static double look(struct sl_comm_lasting *lasting, double factor, int64_t now_ns)
 {
@@ -28,13 +40,7 @@ static double look(struct sl_comm_lasting *lasting, double factor, int64_t now_n
     struct net net;
 
     options.window_s = WINDOW_S;
-    net_begin(&net, 8, 7);
-    net.factor = of_sender;
-    net.context = &factor;
-    net.noise = 0.6;
-    net.messages = 30;
-    net_all_to_all(&net);
-    assert_int_equal(sl_job_seal(net.job), 0);
+    job_begin(&net, &factor);
     assert_int_equal(sl_comm_lasting_look(lasting, net.job, now_ns, APART_NS, &options), 0);
     net_end(&net);
     return options.window_s;
@@ -48,13 +54,7 @@ static bool is_accused(double factor, double window_s)
     bool is_it;
 
     options.window_s = window_s;
-    net_begin(&net, 8, 7);
-    net.factor = of_sender;
-    net.context = &factor;
-    net.noise = 0.6;
-    net.messages = 30;
-    net_all_to_all(&net);
-    assert_int_equal(sl_job_seal(net.job), 0);
+    job_begin(&net, &factor);
     assert_int_equal(sl_comm_find(net.job, &options, &verdicts), 0);
     is_it = verdicts.count > 0;
     sl_verdicts_free(&verdicts);
