@@ -10,6 +10,8 @@
  *   --veth A,B      for af_packet and af_xdp: NETNS:INTERFACE of each end, NETNS a file such as
  *                   /run/netns/a (bench/dpdk.sh makes them)
  *   --switch PATH   for "switch": socket of a sluice-dpdk-switch, its ports 0 and 1
+ *   --answers N     throughput once more with a frame of 96 bytes back for N frames: what the
+ *                   acknowledgements of a reliable transport cost whoever sends them
  *   --json FILE     what was measured, every round
  */
 #include "bench/dpdk_raw.h"
@@ -58,10 +60,11 @@ static const struct raw_wire wires[] = {
 /* Of one round: throughput for each size, loss, and the round trip. */
 struct figures {
     double gbit[SIZES_MAX], lost[SIZES_MAX], p50_us, p99_us;
+    double answered_gbit[SIZES_MAX], answered_lost[SIZES_MAX];
 };
 
 struct bench {
-    unsigned rounds, ms;
+    unsigned rounds, ms, answers;
     char veth[2][128]; /* NETNS:INTERFACE */
     const char *socket, *json;
     char dir[64];
@@ -81,11 +84,16 @@ static bool hear(struct pair *pair, unsigned end, struct raw_result *out)
     return recv(pair->fd[end], out, sizeof(*out), 0) == sizeof(*out) && out->status == 0;
 }
 
-static bool order(struct pair *pair, unsigned end, enum raw_order what, unsigned frame, unsigned ms)
+static bool give(struct pair *pair, unsigned end, struct raw_task task)
 {
-    struct raw_task task = {.order = what, .frame = frame, .ns = ms * UINT64_C(1000000)};
     memcpy(task.peer, pair->mac[!end], 6);
     return send(pair->fd[end], &task, sizeof(task), MSG_NOSIGNAL) == sizeof(task);
+}
+
+static bool order(struct pair *pair, unsigned end, enum raw_order what, unsigned frame, unsigned ms)
+{
+    return give(pair, end,
+                (struct raw_task){.order = what, .frame = frame, .ns = ms * UINT64_C(1000000)});
 }
 
 static void device_of(const struct bench *bench, const struct raw_wire *wire, unsigned end,
@@ -133,11 +141,14 @@ static void start_end(const struct bench *bench, const struct raw_wire *wire, un
     pair->fd[end] = fds[0];
 }
 
-static bool stream(struct pair *pair, unsigned frame, unsigned ms, double *gbit, double *lost)
+static bool stream(struct pair *pair, unsigned frame, unsigned answers, unsigned ms, double *gbit,
+                   double *lost)
 {
+    struct raw_task take = {.order = RAW_RECEIVE, .frame = frame, .answers = answers};
+    struct raw_task put = {
+        .order = RAW_SEND, .frame = frame, .answers = answers, .ns = ms * UINT64_C(1000000)};
     struct raw_result sent, came;
-    if (!order(pair, 1, RAW_RECEIVE, frame, 0) || !order(pair, 0, RAW_SEND, frame, ms) ||
-        !hear(pair, 0, &sent))
+    if (!give(pair, 1, take) || !give(pair, 0, put) || !hear(pair, 0, &sent))
         return false;
     usleep(DRAIN_US);
     if (!order(pair, 1, RAW_STOP, 0, 0) || !hear(pair, 1, &came))
@@ -176,8 +187,12 @@ static bool measure(struct bench *bench, const struct raw_wire *wire, struct fig
     for (unsigned end = 0; end < 2; end++)
         memcpy(pair.mac[end], up[end].mac, 6);
     good = good && round_trips(&pair, bench->ms, out); /* a switch learns the addresses, too */
-    for (unsigned i = 0; good && i < SIZES_MAX && wire->sizes[i]; i++)
-        good = stream(&pair, wire->sizes[i], bench->ms, &out->gbit[i], &out->lost[i]);
+    for (unsigned i = 0; good && i < SIZES_MAX && wire->sizes[i]; i++) {
+        good = stream(&pair, wire->sizes[i], 0, bench->ms, &out->gbit[i], &out->lost[i]);
+        if (good && bench->answers)
+            good = stream(&pair, wire->sizes[i], bench->answers, bench->ms, &out->answered_gbit[i],
+                          &out->answered_lost[i]);
+    }
     for (unsigned end = 0; end < 2; end++) {
         int status;
         close(pair.fd[end]);
@@ -207,20 +222,44 @@ static void spread(const struct bench *bench, size_t wire, size_t offset, double
     out[2] = values[count - 1];
 }
 
+static void print_streams(const struct bench *bench, size_t number, size_t gbit, size_t lost,
+                          const char *more)
+{
+    const struct raw_wire *wire = &wires[number];
+    double s[3], l[3];
+    for (unsigned i = 0; i < SIZES_MAX && wire->sizes[i]; i++) {
+        spread(bench, number, gbit + i * sizeof(double), s);
+        spread(bench, number, lost + i * sizeof(double), l);
+        printf("%-13s %5u B  %7.2f Gbit/s (%.2f to %.2f)  lost %.2f %%%s\n", wire->name,
+               wire->sizes[i], s[0], s[1], s[2], 100 * l[0], more);
+    }
+}
+
 static void print_wire(const struct bench *bench, size_t number)
 {
     const struct raw_wire *wire = &wires[number];
-    double s[3], lost[3], p99[3];
-    for (unsigned i = 0; i < SIZES_MAX && wire->sizes[i]; i++) {
-        spread(bench, number, offsetof(struct figures, gbit) + i * sizeof(double), s);
-        spread(bench, number, offsetof(struct figures, lost) + i * sizeof(double), lost);
-        printf("%-13s %5u B  %7.2f Gbit/s (%.2f to %.2f)  lost %.2f %%\n", wire->name,
-               wire->sizes[i], s[0], s[1], s[2], 100 * lost[0]);
-    }
+    double s[3], p99[3];
+    char more[48];
+    print_streams(bench, number, offsetof(struct figures, gbit), offsetof(struct figures, lost),
+                  "");
+    snprintf(more, sizeof(more), "  one answer for %u", bench->answers);
+    if (bench->answers)
+        print_streams(bench, number, offsetof(struct figures, answered_gbit),
+                      offsetof(struct figures, answered_lost), more);
     spread(bench, number, offsetof(struct figures, p50_us), s);
     spread(bench, number, offsetof(struct figures, p99_us), p99);
     printf("%-13s %5u B  round trip p50 %.2f us (%.2f to %.2f), p99 %.2f us\n", wire->name,
            PING_BYTES, s[0], s[1], s[2], p99[0]);
+}
+
+static void write_streams(const struct raw_wire *wire, unsigned round, const char *what,
+                          const double *gbit, const double *lost, FILE *out)
+{
+    for (unsigned i = 0; i < SIZES_MAX && wire->sizes[i]; i++)
+        fprintf(out,
+                "{\"what\": \"%s\", \"wire\": \"%s\", \"round\": %u, \"frame\": %u, "
+                "\"gbit\": %.3f, \"lost\": %.5f}\n",
+                what, wire->name, round, wire->sizes[i], gbit[i], lost[i]);
 }
 
 static void write_wire(const struct bench *bench, size_t number, FILE *out)
@@ -228,11 +267,9 @@ static void write_wire(const struct bench *bench, size_t number, FILE *out)
     const struct raw_wire *wire = &wires[number];
     for (unsigned round = 0; round < bench->have[number]; round++) {
         const struct figures *f = &bench->figures[number][round];
-        for (unsigned i = 0; i < SIZES_MAX && wire->sizes[i]; i++)
-            fprintf(out,
-                    "{\"what\": \"raw\", \"wire\": \"%s\", \"round\": %u, \"frame\": %u, "
-                    "\"gbit\": %.3f, \"lost\": %.5f}\n",
-                    wire->name, round, wire->sizes[i], f->gbit[i], f->lost[i]);
+        write_streams(wire, round, "raw", f->gbit, f->lost, out);
+        if (bench->answers)
+            write_streams(wire, round, "raw_answered", f->answered_gbit, f->answered_lost, out);
         fprintf(out,
                 "{\"what\": \"raw_rtt\", \"wire\": \"%s\", \"round\": %u, \"frame\": %u, "
                 "\"p50_us\": %.3f, \"p99_us\": %.3f}\n",
@@ -243,7 +280,7 @@ static void write_wire(const struct bench *bench, size_t number, FILE *out)
 static void usage(void)
 {
     fputs("usage: bench_dpdk_raw [--rounds N] [--ms N] [--veth NETNS:IF,NETNS:IF] [--switch PATH] "
-          "[--json FILE] [WIRE...]\n  wires:",
+          "[--answers N] [--json FILE] [WIRE...]\n  wires:",
           stderr);
     for (size_t i = 0; i < WIRES; i++)
         fprintf(stderr, " %s", wires[i].name);
@@ -279,7 +316,8 @@ static void read_options(struct bench *bench, int argc, char **argv)
 {
     static const struct option known[] = {{"rounds", 1, NULL, 'r'}, {"ms", 1, NULL, 'm'},
                                           {"veth", 1, NULL, 'v'},   {"switch", 1, NULL, 's'},
-                                          {"json", 1, NULL, 'j'},   {NULL, 0, NULL, 0}};
+                                          {"json", 1, NULL, 'j'},   {"answers", 1, NULL, 'a'},
+                                          {NULL, 0, NULL, 0}};
     int c;
     while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
         switch (c) {
@@ -288,6 +326,7 @@ static void read_options(struct bench *bench, int argc, char **argv)
         case 'v': read_veth(bench, optarg); break;
         case 's': bench->socket = optarg; break;
         case 'j': bench->json = optarg; break;
+        case 'a': bench->answers = (unsigned)strtoul(optarg, NULL, 10); break;
         default: usage();
         }
     }

@@ -63,10 +63,11 @@ if veth_hosts 2 9000; then
 else
     echo "not over veth: $veth_why" >&2
 fi
+answers=6 # packets of a stream for each acknowledgement, as counted: docs/perf/dpdk.md
 # over_veth DRIVER INTERFACE [ARGUMENTS]
 over_veth() {
     local port=net_$1"0,iface=$2${3:-}"
-    raw_frames --veth "${nets[0]}:$2,${nets[1]}:$2" "$1"
+    raw_frames --veth "${nets[0]}:$2,${nets[1]}:$2" --answers "$answers" "$1"
     [[ ! -e $module ]] || SLUICE_INTERFACE=ctl0 one_connection "$1" "$port" "$port" -n "${nets[0]},${nets[1]}"
 }
 [[ -e $module ]] || echo "no transport here yet ($module): raw frames and TCP only" >&2

@@ -35,6 +35,7 @@ enum raw_order {
 struct raw_task {
     enum raw_order order;
     unsigned frame;
+    unsigned answers; /* 0, or one frame back for so many, as a reliable transport has */
     uint64_t ns;
     uint8_t peer[6];
 };

@@ -35,6 +35,7 @@
 #define LOST_NS (20 * SL_NS_PER_MS)
 #define FIRST_NS UINT64_C(3000000000) /* more, for the first that comes back */
 #define SPINS 200                     /* about as long as a round trip takes */
+#define ANSWER_BYTES 96               /* headers, and what came of 256 packets: docs/wire.md */
 
 struct end {
     int fd;
@@ -123,6 +124,13 @@ static unsigned make_burst(struct end *end, const struct raw_task *task, struct 
     return BURST;
 }
 
+static void drop_answers(void)
+{
+    struct rte_mbuf *burst[BURST];
+    unsigned count = rte_eth_rx_burst(0, 0, burst, BURST);
+    rte_pktmbuf_free_bulk(burst, count);
+}
+
 static void send_frames(struct end *end, const struct raw_task *task, struct raw_result *result)
 {
     struct rte_mbuf *burst[BURST];
@@ -137,6 +145,8 @@ static void send_frames(struct end *end, const struct raw_task *task, struct raw
         }
         sl_memif_enter();
         unsigned took = rte_eth_tx_burst(0, 0, burst + sent, (uint16_t)(count - sent));
+        if (task->answers)
+            drop_answers();
         sl_memif_leave();
         sent += took;
         result->frames += took;
@@ -161,11 +171,28 @@ static unsigned poll_port(struct rte_mbuf **burst, unsigned most, unsigned *empt
     return count;
 }
 
+/* What no buffer or no place is there for is not sent. */
+static void answer(const struct end *end, const struct raw_task *task)
+{
+    struct rte_mbuf *frame = rte_pktmbuf_alloc(end->pool);
+    if (!frame)
+        return;
+    uint8_t *bytes = rte_pktmbuf_mtod(frame, uint8_t *);
+    memset(bytes, 0, ANSWER_BYTES);
+    write_head(bytes, end, task->peer, ANSWER_BYTES);
+    frame->data_len = ANSWER_BYTES;
+    frame->pkt_len = ANSWER_BYTES;
+    sl_memif_enter();
+    if (rte_eth_tx_burst(0, 0, &frame, 1) != 1)
+        rte_pktmbuf_free(frame);
+    sl_memif_leave();
+}
+
 /* Until it is told more; time counts from the first frame to the last. */
 static void receive_frames(struct end *end, const struct raw_task *task, struct raw_result *result)
 {
     struct rte_mbuf *burst[BURST];
-    uint64_t first = 0;
+    uint64_t first = 0, answered = 0;
     for (unsigned round = 0, empty = 0; round % 256 || empty < SPINS || !is_told_more(end);
          round++) {
         unsigned count = poll_port(burst, BURST, &empty);
@@ -181,6 +208,9 @@ static void receive_frames(struct end *end, const struct raw_task *task, struct 
                        rte_pktmbuf_mtod_offset(burst[i], uint8_t *, HEAD), task->frame - HEAD);
         }
         rte_pktmbuf_free_bulk(burst, count);
+        for (; task->answers && result->frames - answered >= task->answers;
+             answered += task->answers)
+            answer(end, task);
         uint64_t time = now();
         first = first ? first : time;
         result->ns = time - first;

@@ -71,6 +71,9 @@ def comparisons(series):
         frame = 3392 if wire == "af_xdp" else 9000
         ceiling = find(series, "gbit", what="raw", wire=raw_of[wire], frame=frame)
         yield f"{wire}: stream of 1 MiB / raw frames of {frame} B", ratio(stream, ceiling), "0.9 or more"
+        answered = find(series, "gbit", what="raw_answered", wire=raw_of[wire], frame=frame)
+        yield f"{wire}: raw frames of {frame} B, answered / not", ratio(answered, ceiling), ""
+        yield f"{wire}: stream of 1 MiB / raw frames of {frame} B, answered", ratio(stream, answered), ""
         yield (f"{wire}: round trip of 8 B / of a raw frame",
                ratio(find(series, "p50_us", what="rtt8", wire=wire), find(series, "p50_us", what="raw_rtt", wire=raw_of[wire])),
                "2.0 or less")
