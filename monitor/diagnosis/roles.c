@@ -24,15 +24,17 @@ static bool vote(const struct sl_selftime_part *parts, size_t count, bool is_rou
 
 /* How many ranks are before each one in its pipeline, where no source tells stages: a rank's
  * messages go to a rank before it and to one behind it. In the order of ranks, as a stage's are
- * higher than those of the one before. 0 where there are no messages. */
-static void find_stages(const struct sl_job *job, uint32_t *stages)
+ * higher than those of the one before. 0 where there are no messages. Those outside of steps do not
+ * count: two ranks that measure their link before the first one are no pipeline. */
+static void find_stages(const struct sl_job *job, const uint32_t *steps, uint32_t *stages)
 {
     for (uint32_t rank = 0; rank < job->rank_count; rank++) {
         uint32_t before = SL_JOB_NONE;
 
         stages[rank] = 0;
         for (size_t i = job->first_op[rank]; i < job->first_op[rank + 1]; i++)
-            if (job->ops[i].peer < rank && (before == SL_JOB_NONE || job->ops[i].peer > before))
+            if (steps[i] != SL_JOB_NONE && job->ops[i].peer < rank &&
+                (before == SL_JOB_NONE || job->ops[i].peer > before))
                 before = job->ops[i].peer;
         if (before != SL_JOB_NONE)
             stages[rank] = stages[before] + 1;
@@ -62,10 +64,10 @@ static bool name_roles(const struct sl_job *job, const struct sl_selftime_part *
 }
 
 void sl_selftime_name_roles(const struct sl_job *job, const struct sl_selftime_part *parts,
-                            size_t count, struct sl_selftime *self)
+                            size_t count, const uint32_t *steps, struct sl_selftime *self)
 {
     /* Replicas are found after roles: their room is free. */
-    find_stages(job, self->replicas);
+    find_stages(job, steps, self->replicas);
     if (!name_roles(job, parts, count, false, self->replicas, self))
         name_roles(job, parts, count, true, self->replicas, self);
 }
@@ -80,7 +82,8 @@ static uint32_t root_of(uint32_t *parents, uint32_t rank)
 }
 
 /* Told; else ranks that send each other messages are one pipeline, unless all are. */
-void sl_selftime_find_replicas(const struct sl_job *job, struct sl_selftime *self)
+void sl_selftime_find_replicas(const struct sl_job *job, const uint32_t *steps,
+                               struct sl_selftime *self)
 {
     uint32_t *parents = self->replicas;
     uint32_t parts = 0;
@@ -91,7 +94,7 @@ void sl_selftime_find_replicas(const struct sl_job *job, struct sl_selftime *sel
         parents[i] = i;
     }
     for (size_t i = 0; !is_told && i < job->op_count; i++)
-        if (job->ops[i].peer != SL_JOB_NONE)
+        if (steps[i] != SL_JOB_NONE && job->ops[i].peer != SL_JOB_NONE)
             parents[root_of(parents, job->ops[i].peer)] = root_of(parents, job->ops[i].rank);
     for (uint32_t i = 0; i < job->rank_count; i++)
         parts += root_of(parents, i) == i;

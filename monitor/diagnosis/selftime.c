@@ -425,8 +425,8 @@ int sl_selftime_find(const struct sl_job *job, double least_s, struct sl_selftim
     if (err == 0)
         err = lay_out(&finder, least_s, self);
     if (err == 0) {
-        sl_selftime_name_roles(job, finder.parts, finder.count, self);
-        sl_selftime_find_replicas(job, self);
+        sl_selftime_name_roles(job, finder.parts, finder.count, finder.steps, self);
+        sl_selftime_find_replicas(job, finder.steps, self);
     }
     free(finder.parts);
     free(finder.steps);

@@ -19,9 +19,11 @@ static inline uint64_t sl_selftime_mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 32;
 }
 
-/* Parts lie by rank. Sets the roles, and the replicas, of all ranks. */
+/* Parts lie by rank. Sets the roles, and the replicas, of all ranks. steps: by operation, its step
+ * or SL_JOB_NONE. */
 void sl_selftime_name_roles(const struct sl_job *job, const struct sl_selftime_part *parts,
-                            size_t count, struct sl_selftime *self);
-void sl_selftime_find_replicas(const struct sl_job *job, struct sl_selftime *self);
+                            size_t count, const uint32_t *steps, struct sl_selftime *self);
+void sl_selftime_find_replicas(const struct sl_job *job, const uint32_t *steps,
+                               struct sl_selftime *self);
 
 #endif

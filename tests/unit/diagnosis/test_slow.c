@@ -24,6 +24,7 @@ struct shape {
     bool is_gap;    /* no operations of computing: its time passes between collectives */
     bool is_untold; /* steps have no numbers */
     bool has_layout;
+    bool has_messages; /* between ranks 0 and 1, before the steps */
 };
 
 static const struct sl_slow_options options = SL_SLOW_OPTIONS;
@@ -85,6 +86,29 @@ static void make_step(struct sl_job *job, const struct shape *shape, const uint3
     *now = last + 1000000;
 }
 
+/* Two ranks measure their link before the first step, as communicators that choose between
+ * algorithms do. */
+static void make_messages(struct sl_job *job, uint32_t comm)
+{
+    for (uint32_t i = 0; i < 70; i++)
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            struct sl_job_op op = {.rank = rank,
+                                   .comm = comm,
+                                   .peer = 1 - rank,
+                                   .name = sl_job_text(job, "x", 1),
+                                   .step = SL_JOB_NONE,
+                                   .seq = i + 1,
+                                   .bytes = 64,
+                                   .issue_ns = 100000000 + 1000000 * (int64_t)i,
+                                   .start_ns = SL_JOB_NEVER,
+                                   .end_ns = 100500000 + 1000000 * (int64_t)i,
+                                   .kind = (i + rank) % 2 == 0 ? SL_JOB_SEND : SL_JOB_RECV,
+                                   .state = SL_JOB_DONE};
+
+            assert_int_equal(sl_job_add_op(job, &op), 0);
+        }
+}
+
 static struct sl_job *make(const struct shape *shape)
 {
     struct sl_job *job = sl_job_new();
@@ -98,6 +122,8 @@ static struct sl_job *make(const struct shape *shape)
             ranks[i] = stage * shape->replicas + i;
         comms[stage] = comm_of(job, "data", stage, ranks, shape->replicas);
     }
+    if (shape->has_messages)
+        make_messages(job, comms[0]);
     for (uint32_t step = 0; step < shape->steps; step++)
         make_step(job, shape, comms, step, &now, &rng);
     for (uint32_t rank = 0; rank < job->rank_count; rank++) {
@@ -155,6 +181,13 @@ static double nobody(const struct shape *shape, uint32_t replica, uint32_t stage
 {
     (void)shape, (void)replica, (void)stage, (void)step;
     return 1;
+}
+
+static double rank_1_by_half(const struct shape *shape, uint32_t replica, uint32_t stage,
+                             uint32_t step)
+{
+    (void)shape, (void)stage, (void)step;
+    return replica == 1 ? 1.5 : 1;
 }
 
 static double one_by_half(const struct shape *shape, uint32_t replica, uint32_t stage,
@@ -273,6 +306,24 @@ static void steps_that_nobody_told_are_found(void **state)
 
     (void)state;
     is_rank(&verdicts, 1 * 4 + 2, 0.99, 1);
+}
+
+/* Rank 1 was taken for the next stage of a pipeline, and had no peers. */
+static void messages_before_the_steps_make_no_pipeline(void **state)
+{
+    struct shape shape = {.replicas = 8,
+                          .stages = 1,
+                          .steps = 200,
+                          .factor = rank_1_by_half,
+                          .is_untold = true,
+                          .is_gap = true,
+                          .has_messages = true};
+    struct sl_verdicts verdicts = judge(make(&shape));
+
+    (void)state;
+    assert_int_equal(verdicts.count, 1);
+    assert_non_null(strstr(verdicts.list[0].evidence[0], "that of the 7 ranks that do the same"));
+    is_rank(&verdicts, 1, 0.99, 1);
 }
 
 static void healthy_jobs_are_silent(void **state)
@@ -460,6 +511,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_becomes_slow_is_found_with_its_onset),
         cmocka_unit_test(time_between_collectives_is_own_time_where_nothing_else_is_known),
         cmocka_unit_test(steps_that_nobody_told_are_found),
+        cmocka_unit_test(messages_before_the_steps_make_no_pipeline),
         cmocka_unit_test(healthy_jobs_are_silent),
         cmocka_unit_test(longer_sequences_of_a_replica_are_no_fault),
         cmocka_unit_test(two_kinds_of_hardware_are_no_fault),
