@@ -24,6 +24,25 @@ static uint32_t known_steps(const struct sl_peers *peers, uint32_t rank)
 
 /* ---- one role ---- */
 
+/* Without peers a rank is slow only if half of the steps since are beyond `base`. What befalls single
+ * steps all others may have as well, as where processors are short. */
+static bool is_lasting(const struct sl_peers *peers, const struct sl_peers_role *role,
+                       uint32_t rank, const struct sl_change *change, double base)
+{
+    return role->count >= SL_PEERS_MIN ||
+           sl_peers_median(peers, rank, change->onset, change->alarm + 1) > base;
+}
+
+static void begin(const struct sl_peers *peers, const struct sl_peers_role *role, uint32_t rank,
+                  double spread, struct sl_change *change)
+{
+    uint32_t steps = change->steps;
+
+    sl_change_begin(change, peers->threshold, sl_peers_pauses(peers, role, rank),
+                    log(SLOWEST) / spread);
+    change->steps = steps;
+}
+
 /* Tests a rank's steps beyond `base`. */
 static void test(const struct sl_peers *peers, const struct sl_peers_role *role, uint32_t rank,
                  double base, struct sl_change *change)
@@ -32,8 +51,7 @@ static void test(const struct sl_peers *peers, const struct sl_peers_role *role,
     const double *row = sl_peers_row(peers, rank);
     double before = 0;
 
-    sl_change_begin(change, peers->threshold, sl_peers_pauses(peers, role, rank),
-                    log(SLOWEST) / spread);
+    begin(peers, role, rank, spread, change);
     for (uint32_t i = 0; i < peers->table->step_count; i++) {
         double beyond = row[i] - base;
 
@@ -43,6 +61,8 @@ static void test(const struct sl_peers *peers, const struct sl_peers_role *role,
         }
         sl_change_step(change, (beyond - role->memory * fmax(before, 0)) / spread);
         before = beyond;
+        if (change->is_alarm && change->alarm == i && !is_lasting(peers, role, rank, change, base))
+            begin(peers, role, rank, spread, change);
     }
 }
 

@@ -101,6 +101,34 @@ static void a_rank_that_becomes_slow_in_noise_is_found(void **state)
     free(found.list);
 }
 
+/* On processors that others have as well steps become uneven; this rank has no peers that would say
+ * so. From FROM on 5 steps of 16 take 1.4 times, the others what they took. */
+static void uneven_steps_of_a_rank_without_peers_are_no_slowness(void **state)
+{
+    static uint64_t alone[RANKS];
+    struct sl_peers_table table = {
+        .rank_count = RANKS, .step_count = STEPS, .values = values, .roles = alone, .ranks = ranks};
+    struct sl_suspects found = {.list = NULL};
+
+    (void)state;
+    make(0.02, 0, 0, 0);
+    alone[SLOW] = 1;
+    for (uint32_t step = FROM; step < STEPS; step++)
+        values[SLOW * STEPS + step] *= step * 7 % 16 < 5 ? 1.4 : 1;
+    assert_int_equal(sl_peers_judge(&table, 25, 0.10, &found), 0);
+    assert_int_equal(found.count, 0);
+    /* Slowness that lasts is seen after them. */
+    make(0.02, 0, 0, 0);
+    for (uint32_t step = FROM; step < STEPS; step++)
+        values[SLOW * STEPS + step] *= step >= FROM + 100 ? 1.5 : step * 7 % 16 < 5 ? 1.4 : 1;
+    assert_int_equal(sl_peers_judge(&table, 25, 0.10, &found), 0);
+    assert_int_equal(found.count, 1);
+    assert_int_equal(found.list[0].rank, SLOW);
+    assert_true(found.list[0].is_own);
+    assert_true(found.list[0].ratio > 1.4 && found.list[0].ratio < 1.6);
+    free(found.list);
+}
+
 /* ---- replicas ---- */
 
 #define STAGES 8
@@ -205,6 +233,7 @@ int main(void)
         cmocka_unit_test(steps_that_inherit_noise_make_no_alarm),
         cmocka_unit_test(peers_may_differ_for_ever),
         cmocka_unit_test(a_rank_that_becomes_slow_in_noise_is_found),
+        cmocka_unit_test(uneven_steps_of_a_rank_without_peers_are_no_slowness),
         cmocka_unit_test(longer_sequences_in_few_steps_are_no_kind_of_hosts),
         cmocka_unit_test(two_kinds_of_hosts_in_few_steps),
         cmocka_unit_test(a_slow_rank_beside_longer_sequences_is_found_in_few_steps),
