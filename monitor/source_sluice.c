@@ -574,6 +574,24 @@ static void json_histogram(const uint64_t *histogram, struct json_object *out)
         json_object_array_add(array, json_object_new_uint64(histogram[i]));
 }
 
+/* Only over transports that measure it. */
+static void json_quickest(const struct sl_state_path *path, struct json_object *out)
+{
+    for (unsigned i = 0; i < SL_ARRAY_LEN(path->quickest); i++) {
+        const struct sl_state_quickest *it = &path->quickest[i];
+        struct json_object *at;
+
+        if (it->window == 0)
+            continue;
+        at = json_object_new_object();
+        sl_mon_json_number(at, "window", it->window);
+        sl_mon_json_number(at, "messages", it->messages);
+        sl_mon_json_number(at, "bytes", (int64_t)it->bytes);
+        sl_mon_json_number(at, "ns", (int64_t)it->ns);
+        json_object_array_add(array_of(out, "quickest"), at);
+    }
+}
+
 static void json_paths(const struct sl_mon_page *page, struct json_object *out)
 {
     struct json_object *array = array_of(out, "paths");
@@ -603,6 +621,7 @@ static void json_paths(const struct sl_mon_page *page, struct json_object *out)
         sl_mon_json_number(at, "arriving_messages", (int64_t)record.arriving_messages);
         sl_mon_json_number(at, "arriving_bytes", (int64_t)record.arriving_bytes);
         sl_mon_json_number(at, "arriving_ns", (int64_t)record.arriving_ns);
+        json_quickest(&record, at);
         sl_mon_json_number(at, "failures", (int64_t)record.failures);
         sl_mon_json_number(at, "resent", (int64_t)record.resent);
         sl_mon_json_text(at, "why", record.why);
@@ -691,6 +710,8 @@ static void json(void *arg, struct json_object *out)
         if (rank == NULL || rank->is_gone || entry == NULL || entry->number != rank->number)
             continue;
         at = sl_mon_rank_json(out, rank);
+        if (at != NULL)
+            sl_mon_json_number(at, "window", (int64_t)(now_ns / SL_STATE_WINDOW_NS + 1));
         for (unsigned k = 0; at != NULL && k < entry->page_count; k++) {
             json_comms(&entry->pages[k], now_ns, at);
             json_op(&entry->pages[k], now_ns, at);

@@ -37,6 +37,7 @@ struct sl_page {
     char halt[64];   /* why it does not run; "": it does, or not known */
     int64_t wall_ns; /* of a time of the page, to have nanoseconds since 1970 */
     int64_t now_ns;  /* of the page's clock, when it was looked at; SL_JOB_NEVER: not known */
+    uint64_t window; /* of quickest messages, when it was looked at; 0: that of now_ns */
     struct sl_page_comm *comms;
     struct sl_state_op *ops;
     struct sl_state_path *paths;

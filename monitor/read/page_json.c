@@ -166,6 +166,18 @@ static void status_op(struct json_object *from, void *record)
     TEXT(from, "doing", to->doing);
 }
 
+static void fill_quickest(struct json_object *list, struct sl_state_path *to)
+{
+    for (uint32_t i = 0; i < length_of(list) && i < SL_ARRAY_LEN(to->quickest); i++) {
+        struct json_object *from = json_object_array_get_idx(list, i);
+
+        to->quickest[i] = (struct sl_state_quickest){.ns = number_of(from, "ns"),
+                                                     .bytes = number_of(from, "bytes"),
+                                                     .messages = small_of(from, "messages"),
+                                                     .window = small_of(from, "window")};
+    }
+}
+
 void sl_page_path_of(struct json_object *from, struct sl_state_path *to)
 {
     struct json_object *histogram = sl_json_get(from, "histogram");
@@ -181,6 +193,7 @@ void sl_page_path_of(struct json_object *from, struct sl_state_path *to)
     to->resent = number_of(from, "resent");
     to->updated_ns = number_of(from, "updated_ns");
     TEXT(from, "name", to->name);
+    fill_quickest(sl_json_get(from, "quickest"), to);
     for (uint32_t i = 0; i < length_of(histogram) && i < SL_HISTOGRAM_BINS; i++)
         sl_json_u64(json_object_array_get_idx(histogram, i), &to->histogram[i]);
 }
@@ -328,7 +341,8 @@ int sl_page_of_agent(struct json_object *rank, const char *host, int64_t now_ns,
     char state[4];
     int err;
 
-    *out = (struct sl_page){.life = SL_PAGE_LIVES, .now_ns = now_ns};
+    *out = (struct sl_page){
+        .life = SL_PAGE_LIVES, .now_ns = now_ns, .window = number_of(rank, "window")};
     fill_self(rank, &out->self);
     snprintf(out->self.host, sizeof(out->self.host), "%s", host);
     TEXT(rank, "state", state);

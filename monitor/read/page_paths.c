@@ -42,13 +42,19 @@ static void join_windows(struct sl_state_quickest *all, const struct sl_state_pa
     }
 }
 
+/* That in which the page was looked at. An agent's clock is another host's: it says which. */
+static uint64_t window_of(const struct sl_page *page)
+{
+    return page->window != 0 ? page->window : sl_page_time(page) / SL_STATE_WINDOW_NS + 1;
+}
+
 /* Where windows are told, the quickest of the last ones counts, for as many messages as there were
  * in these: of the page's own two, and those of the earlier look that are before them. */
 static void take_quickest(struct sl_state_path *path, const struct sl_state_path *earlier,
-                          uint64_t now_ns)
+                          uint64_t last)
 {
     struct sl_state_quickest all = {0};
-    uint64_t last = now_ns / SL_STATE_WINDOW_NS + 1, first = path->quickest[0].window;
+    uint64_t first = path->quickest[0].window;
 
     join_windows(&all, path, last, last + 1);
     if (path->quickest[1].window != 0 && path->quickest[1].window < first)
@@ -166,6 +172,6 @@ int sl_page_take_path(const struct sl_page_taking *taking, const struct sl_page 
     }
     edge.dst_place = (uint32_t)path->peer + 1;
     if (path->quickest[0].window != 0)
-        take_quickest(&rest, before, sl_page_time(taking->page));
+        take_quickest(&rest, before, window_of(taking->page));
     return sl_page_take_edge(taking->job, &rest, &edge);
 }

@@ -80,13 +80,33 @@ calls_of_both_hosts_are_told() {
     look 0 --for 8 && grep -q '^2 of 2 sources tell of 4 ranks, 3 communicators and [0-9]\{3,\} operations$' "$dir/live"
 }
 a_healthy_job_is_not_accused() { grep -q '^not_hung$' "$dir/live"; }
+# Windows of 4 s, in which messages came over TCP, numbered by the clock of each host.
+quickest_messages_are_told_by_the_hosts_own_clock() {
+    local number
+    for number in 1 2; do
+        ip netns exec "$net-a" python3 - "http://192.0.2.$number:9494/v1/ranks" <<'PYTHON' || return
+import json, sys, urllib.request
+ranks = json.load(urllib.request.urlopen(sys.argv[1], timeout=10))["ranks"]
+told = [(it["window"], of["window"], of["messages"], of["bytes"], of["ns"]) for it in ranks for path in it["paths"] for of in path.get("quickest", [])]
+print(told)
+sys.exit(not told or not all(now - 20 < window <= now and messages > 0 and size > 0 and ns > 0 for now, window, messages, size, ns in told))
+PYTHON
+    done >"$dir/windows"
+    cat "$dir/windows"
+    # b is 5,000 s ahead: 1,250 windows.
+    python3 - "$dir/windows" <<'PYTHON'
+import ast, sys
+a, b = [ast.literal_eval(line)[0][0] for line in open(sys.argv[1])]
+sys.exit(not 1250 <= b - a <= 1252)
+PYTHON
+}
 a_slow_rank_of_the_other_host_is_named() {
     echo 2 >"$dir/b.fifo"
     look 3 --for 30 && grep -q '^slow_rank: rank 2 ' "$dir/live" && [[ $(grep -c '^[a-z_]*: ' "$dir/live") == 1 ]] &&
         grep -q 'rank 2 on b' "$dir/live"
 }
 
-cases=(calls_of_both_hosts_are_told a_healthy_job_is_not_accused a_slow_rank_of_the_other_host_is_named)
+cases=(calls_of_both_hosts_are_told a_healthy_job_is_not_accused quickest_messages_are_told_by_the_hosts_own_clock a_slow_rank_of_the_other_host_is_named)
 if ! unshare --net --time --monotonic 1 true 2>/dev/null || ! ip netns list >/dev/null 2>&1; then
     why="namespaces of networks and clocks may not be made here"
 elif [[ ! -x $sluiced ]] || ! "$ctl" --help | grep '\] status' >/dev/null; then

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A state page as JSON: the fields of core/state.h by their names. */
 #include "core/clock.h"
+#include "core/err.h"
 #include "core/event.h"
 #include "status.h"
 
@@ -169,6 +170,25 @@ static void add_op(FILE *out, const struct sl_state_op *op)
     fputc('}', out);
 }
 
+static void add_quickest(FILE *out, const struct sl_state_path *p)
+{
+    const char *between = "";
+
+    fputs(",\"quickest\":[", out);
+    for (unsigned i = 0; i < SL_ARRAY_LEN(p->quickest); i++) {
+        const struct sl_state_quickest *it = &p->quickest[i];
+
+        if (it->window == 0)
+            continue;
+        fprintf(out,
+                "%s{\"window\":%" PRIu32 ",\"messages\":%" PRIu32 ",\"bytes\":%" PRIu64
+                ",\"ns\":%" PRIu64 "}",
+                between, it->window, it->messages, it->bytes, it->ns);
+        between = ",";
+    }
+    fputc(']', out);
+}
+
 static void add_path(FILE *out, const struct sl_state_path *p)
 {
     fprintf(out, "{\"communicator\":%" PRIu64, p->comm);
@@ -185,6 +205,7 @@ static void add_path(FILE *out, const struct sl_state_path *p)
     add_number(out, "arriving_ns", p->arriving_ns);
     add_number(out, "arriving_bytes", p->arriving_bytes);
     add_number(out, "arriving_messages", p->arriving_messages);
+    add_quickest(out, p);
     add_number(out, "resent", p->resent);
     add_number(out, "failures", p->failures);
     add_number(out, "ups", p->ups);

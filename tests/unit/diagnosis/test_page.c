@@ -534,6 +534,32 @@ static void paths_of_an_agents_answer_have_times(void **state)
     sl_job_free(job);
 }
 
+/* The host's windows are at 5,000,002, whatever the time is here. */
+static void windows_of_an_agents_answer_are_its_own(void **state)
+{
+    static const char answer[] =
+        "{\"version\":1,\"host\":\"n1\",\"time\":\"2026-11-26T10:00:30.500Z\",\"processes\":[],"
+        "\"ranks\":[{\"pid\":2000007,\"start_ticks\":9,\"rank\":0,\"size\":2,\"job\":\"j\","
+        "\"window\":5000002,"
+        "\"communicators\":[{\"id\":\"abc\",\"rank\":0,\"size\":2}],\"paths\":["
+        "{\"name\":\"eth0 > 192.0.2.7\",\"communicator\":\"abc\",\"peer\":1,\"path\":-1,"
+        "\"sent_messages\":3,\"sent_bytes\":300,\"arriving_messages\":200,"
+        "\"arriving_bytes\":500000,\"arriving_ns\":7000000,\"quickest\":["
+        "{\"window\":5000002,\"messages\":3,\"bytes\":40000,\"ns\":9000},"
+        "{\"window\":4999990,\"messages\":5,\"bytes\":40000,\"ns\":1000}]}]}]}";
+    struct sl_job *job = sl_job_new();
+
+    (void)state;
+    assert_int_equal(sl_read_bytes(job, "n1.json", answer, strlen(answer)), 0);
+    assert_int_equal(sl_job_seal(job), 0);
+    assert_int_equal(job->edge_count, 2);
+    assert_int_equal(job->edges[1].messages, 3);
+    assert_int_equal(job->edges[1].bytes, 3 * 40000);
+    assert_true(job->edges[1].wait_s[SL_JOB_WAIT_WIRE] > 26.9e-6 &&
+                job->edges[1].wait_s[SL_JOB_WAIT_WIRE] < 27.1e-6);
+    sl_job_free(job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -556,6 +582,7 @@ int main(void)
         cmocka_unit_test(a_place_is_one_rank),
         cmocka_unit_test(an_agents_answer_is_read),
         cmocka_unit_test(paths_of_an_agents_answer_have_times),
+        cmocka_unit_test(windows_of_an_agents_answer_are_its_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
