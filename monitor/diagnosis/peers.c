@@ -24,8 +24,8 @@ static uint32_t known_steps(const struct sl_peers *peers, uint32_t rank)
 
 /* ---- one role ---- */
 
-/* Without peers a rank is slow only if half of the steps since are beyond `base`. What befalls single
- * steps all others may have as well, as where processors are short. */
+/* Without peers a rank is slow only if half of the steps since are beyond `base`. What befalls
+ * single steps all others may have as well, as where processors are short. */
 static bool is_lasting(const struct sl_peers *peers, const struct sl_peers_role *role,
                        uint32_t rank, const struct sl_change *change, double base)
 {
