@@ -120,6 +120,8 @@ static void ranks_that_end_after_the_first_share_a_line(void **state)
     assert_non_null(strstr(text, "ended with exit status 7\n"));
     assert_non_null(strstr(++second, "of 4 ended with exit status 7 after that\n"));
     assert_non_null(strstr(second, "ranks "));
+    if (strchr(second, '\n') != text + len - 1)
+        print_error("the starter said: %s", text);
     assert_ptr_equal(strchr(second, '\n'), text + len - 1); /* and no third */
 }
 
