@@ -14,7 +14,7 @@
  * spreads between healthy members; and against its own first half, beyond 5 %. Steps that depend on
  * the ones before (moving averages, queues) are made independent by the part that they inherit.
  * Roles of fewer than three members have the second test alone, after what all ranks of the job
- * have in common was taken off.
+ * have in common was taken off, and are slow only where half of the steps since are.
  */
 #ifndef SL_MONITOR_DIAGNOSIS_PEERS_H
 #define SL_MONITOR_DIAGNOSIS_PEERS_H
