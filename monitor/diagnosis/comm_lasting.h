@@ -9,6 +9,10 @@
  * with each window, and taken here as drawn once an hour. So each of the two is asked for the
  * evidence that an hour's window is, and what they have is not added up
  * (docs/design/0050-diagnosis.md).
+ *
+ * In between a part may stand out less, as one look has more noise than the next: by what a window
+ * of a hundred days is asked for (e^7.5 where an hour's is asked for e^15.3). A look in which it
+ * does not, or in which another part stands out, begins anew.
  */
 #ifndef SL_MONITOR_DIAGNOSIS_COMM_LASTING_H
 #define SL_MONITOR_DIAGNOSIS_COMM_LASTING_H
@@ -16,13 +20,13 @@
 #include "monitor/diagnosis/comm.h"
 
 struct sl_comm_lasting {
-    char *names;      /* classes and accused, of the last look */
-    int64_t since_ns; /* they are the same in all looks from then on */
+    char *names;      /* of the parts that are followed, with their classes: a line for each */
+    int64_t since_ns; /* they stood out in that look, and in all since, if less */
 };
 
 /* A look at a sealed job, by any steady clock. apart_ns: how old the messages of a job are at most.
- * Where the same parts have stood out for as long, options become those that accuse them; for a
- * caller that judges by them next. 0 or -ENOMEM. */
+ * Where the same parts have stood out for as long, and do in this look, options become those that
+ * accuse them; for a caller that judges by them next. 0 or -ENOMEM. */
 int sl_comm_lasting_look(struct sl_comm_lasting *lasting, const struct sl_job *job, int64_t now_ns,
                          int64_t apart_ns, struct sl_comm_options *options);
 void sl_comm_lasting_free(struct sl_comm_lasting *lasting);

@@ -62,19 +62,25 @@ static bool is_accused(double factor, double window_s)
     return is_it;
 }
 
-/* A factor whose evidence is between both thresholds. */
-static double factor_between(void)
+/* The least factor that is accused in a window of so long, and not in a shorter one. */
+static double factor_of(double window_s, double shorter_s)
 {
     for (unsigned percent = 150; percent < 5000; percent += 5) {
         double factor = percent / 100.0;
 
-        if (is_accused(factor, 3600)) {
-            assert_false(is_accused(factor, WINDOW_S));
+        if (is_accused(factor, window_s)) {
+            assert_false(is_accused(factor, shorter_s));
             return factor;
         }
     }
     fail_msg("no factor is accused");
     return 0;
+}
+
+/* A factor whose evidence is between both thresholds. */
+static double factor_between(void)
+{
+    return factor_of(3600, WINDOW_S);
 }
 
 static void a_sender_that_stands_out_in_windows_apart_is_accused(void **state)
@@ -98,6 +104,30 @@ static void one_that_does_not_in_a_look_between_is_not(void **state)
     for (int64_t now_ns = 0; now_ns < 2 * APART_NS; now_ns += S)
         assert_true(look(&lasting, now_ns == 12 * S || now_ns == 24 * S ? 1 : factor, now_ns) ==
                     WINDOW_S);
+    sl_comm_lasting_free(&lasting);
+}
+
+static void one_that_stands_out_less_in_looks_between_is_accused(void **state)
+{
+    struct sl_comm_lasting lasting = {.names = NULL};
+    double factor = factor_between(), less = factor_of(50 * 86400.0, 3600);
+
+    (void)state;
+    assert_true(look(&lasting, factor, 0) == WINDOW_S);
+    for (int64_t now_ns = S; now_ns <= APART_NS; now_ns += S)
+        assert_true(look(&lasting, less, now_ns) == WINDOW_S);
+    assert_true(look(&lasting, factor, APART_NS + S) > WINDOW_S);
+    sl_comm_lasting_free(&lasting);
+}
+
+static void one_that_always_stands_out_less_is_not(void **state)
+{
+    struct sl_comm_lasting lasting = {.names = NULL};
+    double less = factor_of(50 * 86400.0, 3600);
+
+    (void)state;
+    for (int64_t now_ns = 0; now_ns < 2 * APART_NS; now_ns += S)
+        assert_true(look(&lasting, less, now_ns) == WINDOW_S);
     sl_comm_lasting_free(&lasting);
 }
 
@@ -130,6 +160,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sender_that_stands_out_in_windows_apart_is_accused),
         cmocka_unit_test(one_that_does_not_in_a_look_between_is_not),
+        cmocka_unit_test(one_that_stands_out_less_in_looks_between_is_accused),
+        cmocka_unit_test(one_that_always_stands_out_less_is_not),
         cmocka_unit_test(two_that_stand_out_in_turn_are_not),
         cmocka_unit_test(nobody_who_is_healthy_lasts),
     };
