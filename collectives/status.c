@@ -251,6 +251,30 @@ void sl_status_op_over(struct sluice_req *op)
     op->shown = 0;
 }
 
+/* ---- a call that has yet to be made ---- */
+
+int sl_status_show_next(const struct sluice_comm *comm, const char *coll, const char *doing)
+{
+    uint64_t now = sl_now(comm->worker->clock);
+    int place = comm->status != NULL ? sl_state_take(SL_STATE_OP) : -1;
+    struct sl_state_op record = {
+        .since_ns = now, .updated_ns = now, .seq = comm->calls.seq + 1, .root = -1, .peer = -1};
+
+    if (place < 0)
+        return -1;
+    record.comm = comm->status->number;
+    TEXT(record.coll, coll);
+    TEXT(record.algo, "not called yet");
+    TEXT(record.doing, doing);
+    sl_state_put(SL_STATE_OP, place, &record);
+    return place;
+}
+
+void sl_status_hide_next(int place)
+{
+    sl_state_give(SL_STATE_OP, place);
+}
+
 /* ---- calls that are over ---- */
 
 void sl_status_pace(struct sluice_comm *comm)

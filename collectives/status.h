@@ -35,6 +35,10 @@ void sl_status_plan_gone(struct sl_plan *plan);
 /* Takes an operation that is over from the page, where it is. */
 void sl_status_op_over(struct sluice_req *op);
 
+/* See sl_comm_show_next() (lib/api.h). */
+int sl_status_show_next(const struct sluice_comm *comm, const char *coll, const char *doing);
+void sl_status_hide_next(int place);
+
 #define SL_STATUS_PACE 64u       /* calls between two looks at the pace */
 #define SL_STATUS_PACE_NS 10000u /* of a call, on average */
 

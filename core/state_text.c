@@ -110,7 +110,7 @@ size_t sl_state_op_text(const struct sl_state_op *op, char *out, size_t cap)
     } else if (op->doing[0] != '\0') {
         put(&l, ", ");
         put(&l, op->doing);
-        put(&l, " by ");
+        put(&l, op->path[0] != '\0' ? " by " : "");
         put(&l, op->path);
     }
     put_number(&l, ", ", op->moved, " bytes so far");

@@ -50,9 +50,15 @@ int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const vo
 /* sluice.c: the same for a caller that is inside, and waits for its end. */
 int sl_call_inside(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out);
 
-/* sluice.c: when it returns, the state page has all that this communicator can tell as of now. For
- * a report of this moment by who reads the page. */
+/* page.c: when it returns, the state page has all that this communicator can tell as of now. For a
+ * report of this moment by who reads the page. */
 void sl_comm_publish(struct sluice_comm *comm);
+
+/* page.c: shows a call that has yet to be made as the communicator's next collective, by its name
+ * (up to 15 letters) and what it waits for (up to 23). For a caller that keeps all threads from
+ * calling meanwhile. Its place, for sl_comm_hide_next(), or -1: it is not shown. */
+int sl_comm_show_next(const struct sluice_comm *comm, const char *coll, const char *doing);
+void sl_comm_hide_next(int place);
 
 /* config.c: the environment, overridden by the settings of caller, which may be NULL. */
 int sl_config_merge(const struct sluice_config *caller, struct sl_config *out);

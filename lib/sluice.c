@@ -5,7 +5,6 @@
 
 #include "collectives/device.h"
 #include "collectives/health.h"
-#include "collectives/status.h"
 
 /* ---- starting ---- */
 
@@ -376,15 +375,4 @@ int sluice_comm_async_error(struct sluice_comm *comm)
     err = comm->health.error.code != 0 ? broken(comm) : 0;
     sl_leave(comm);
     return err;
-}
-
-/* ---- the state page ---- */
-
-void sl_comm_publish(struct sluice_comm *comm)
-{
-    if (sl_check_process(comm) != 0)
-        return;
-    sl_enter(comm);
-    sl_status_publish(comm);
-    sl_leave(comm);
 }

@@ -3,6 +3,7 @@
 #include "tools/preload/gloo_bridge.h"
 
 #include "collectives/comm.h"
+#include "lib/api.h"
 #include "tools/preload/config.h"
 #include "tools/preload/engine.h"
 #include "tools/preload/preload.h"
@@ -65,6 +66,25 @@ void sl_gloo_comm_timeout(struct sluice_comm *comm, int64_t timeout_ms)
 {
     if (!own_timeout)
         comm->config.timeout_ms = timeout_ms;
+}
+
+const char *sl_gloo_name(enum sl_gloo_call call)
+{
+#define X(name, symbol) #name,
+    static const char *const names[] = {SL_GLOO_CALLS(X)};
+#undef X
+
+    return names[call];
+}
+
+int sl_gloo_show(const struct sluice_comm *comm, enum sl_gloo_call call)
+{
+    return sl_comm_show_next(comm, sl_gloo_name(call), "waits for its turn");
+}
+
+void sl_gloo_hide(int place)
+{
+    sl_comm_hide_next(place);
 }
 
 int sl_preload_open(const struct sl_preload_host *given, void **take, unsigned count, char *why,

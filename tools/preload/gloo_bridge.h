@@ -39,6 +39,14 @@ int sl_gloo_comm_create(int rank, int size, sl_gloo_allgather_fn *allgather, voi
 /* Deadline of the calls that follow, unless SLUICE_TIMEOUT_MS rules. */
 void sl_gloo_comm_timeout(struct sluice_comm *comm, int64_t timeout_ms);
 
+/* "allreduce" */
+const char *sl_gloo_name(enum sl_gloo_call call);
+
+/* Shows a call that waits for its turn as the communicator's next one, to who looks at this
+ * process: its place there, or -1. And takes it away, where it is not -1. */
+int sl_gloo_show(const struct sluice_comm *comm, enum sl_gloo_call call);
+void sl_gloo_hide(int place);
+
 /* The functions of the module, by number of the call. */
 #define X(call, symbol) void sl_gloo_##call(void *options);
 SL_GLOO_CALLS(X)

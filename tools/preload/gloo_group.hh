@@ -81,9 +81,12 @@ struct lane {
     uint64_t issued = 0; /* rank 0: turns given so far */
     uint64_t ended = 0;  /* turns that are over */
     bool busy = false;
+    std::atomic<int> shown{-1}; /* place of the call that this rank is at in place of its next */
     std::unique_ptr<uint8_t[]> scratch;
     size_t scratch_bytes = 0;
 };
+
+struct showing;
 
 class group
 {
@@ -128,6 +131,7 @@ class group
     lane &say(uint64_t key, duration timeout, manner &how);
     lane &follow(uint64_t key, duration timeout, manner &how);
     bool find_turn(uint64_t key, notice &out);
+    void show(uint64_t key, showing &out);
     void read_notice(std::unique_lock<std::mutex> &guard, duration timeout);
     void wait(std::unique_lock<std::mutex> &guard, std::chrono::steady_clock::time_point deadline,
               duration timeout);

@@ -35,13 +35,9 @@ void group::break_down(const std::string &text)
     moved.notify_all();
 }
 
-static std::string name_of(uint64_t key)
+static enum sl_gloo_call call_of(uint64_t key)
 {
-#define X(call, symbol) "gloo::" #call,
-    static const char *const names[] = {SL_GLOO_CALLS(X)};
-#undef X
-
-    return names[key >> 32];
+    return static_cast<enum sl_gloo_call>(key >> 32);
 }
 
 std::string manner::text() const
@@ -58,8 +54,9 @@ std::string manner::text() const
 /* With lock held. What rank 0 called is not what this rank calls: no sum would be right. */
 void group::refuse(uint64_t key, const manner &theirs, const manner &ours)
 {
-    break_down("[sluice] ranks disagree about " + name_of(key) + ": rank 0 has " + theirs.text() +
-               ", rank " + std::to_string(rank) + " " + ours.text());
+    break_down("[sluice] ranks disagree about gloo::" + std::string(sl_gloo_name(call_of(key))) +
+               ": rank 0 has " + theirs.text() + ", rank " + std::to_string(rank) + " " +
+               ours.text());
     check();
 }
 
@@ -141,6 +138,41 @@ bool group::find_turn(uint64_t key, notice &out)
     return false;
 }
 
+/* What is shown of a call that waits, until it has its turn or fails. */
+struct showing {
+    lane *at = nullptr;
+    int place = -1;
+
+    bool is_on() const
+    {
+        return at != nullptr && at->shown == place;
+    }
+    ~showing()
+    {
+        int mine = place;
+
+        if (at != nullptr && at->shown.compare_exchange_strong(mine, -1))
+            sl_gloo_hide(place);
+    }
+};
+
+/* With lock held: rank 0 is in a call on a lane that no thread of this rank has come for, while one
+ * waits with another call. To who looks at the job it is the lane's next one here: by the engine's
+ * own calls it would see ranks that wait in a circle, and not why. */
+void group::show(uint64_t key, showing &out)
+{
+    for (const notice &n : notices) {
+        lane &its = lanes[n.lane];
+
+        if (n.key == key || its.busy || its.ended != n.turn || its.shown >= 0)
+            continue;
+        out.at = &its;
+        out.place = sl_gloo_show(its.comm, call_of(key));
+        its.shown = out.place;
+        return;
+    }
+}
+
 /* With lock held, but for the reading itself. */
 void group::read_notice(std::unique_lock<std::mutex> &guard, duration timeout)
 {
@@ -166,6 +198,7 @@ lane &group::follow(uint64_t key, duration timeout, manner &how)
 {
     deadline_t deadline = std::chrono::steady_clock::now() + bounded(timeout);
     std::unique_lock<std::mutex> guard(lock);
+    showing shown;
     notice mine;
 
     for (;;) {
@@ -173,6 +206,9 @@ lane &group::follow(uint64_t key, duration timeout, manner &how)
         if (find_turn(key, mine))
             break;
         bool known = false;
+
+        if (!shown.is_on())
+            show(key, shown);
 
         for (const notice &n : notices)
             known = known || n.key == key;
@@ -184,6 +220,7 @@ lane &group::follow(uint64_t key, duration timeout, manner &how)
     if (!how.fits(mine.manner))
         refuse(key, mine.manner, how);
     how = mine.manner;
+    sl_gloo_hide(lanes[mine.lane].shown.exchange(-1));
     lanes[mine.lane].busy = true;
     return lanes[mine.lane];
 }
