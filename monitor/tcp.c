@@ -490,19 +490,25 @@ static double lost(const struct sum *sum)
     return sum->twice * 2 >= sum->again ? 0 : (double)(sum->again - sum->twice);
 }
 
+/* Segments that this host sent again, of all its connections, by what it found them lost. */
+struct found {
+    uint64_t by_timeouts, by_recoveries;
+};
+
 /*
  * Two kinds of loss. Segments that are lost here and there are found by acknowledgements of later
- * ones: a recovery each, and few timeouts. In a blackout all that is under way is lost, of most
- * connections, and only a timeout finds out. Connections do not count their recoveries, the host
- * does.
+ * ones, and a recovery sends them again; few wait for a timeout. In a blackout all that is under
+ * way is lost, of most connections, and only a timeout finds out. Recoveries themselves are no
+ * measure: a quick flow has some in every second in which nothing was lost, and they are taken
+ * back.
  */
-static void check_loss(const struct sl_mon_tcp *tcp, const struct peer *peer, double timeouts,
-                       double recoveries)
+static void check_loss(const struct sl_mon_tcp *tcp, const struct peer *peer,
+                       const struct found *found)
 {
     const struct sum *sum = &peer->sum;
     double count = lost(sum);
     bool is_dark = sum->stuck > 0 || (sum->timed_out > 0 && 2 * sum->timed_out >= sum->sending &&
-                                      count > 0 && timeouts > recoveries);
+                                      count > 0 && found->by_timeouts > found->by_recoveries);
     bool is_lossy = !is_dark && count >= LOSS_PER_S * tcp->seconds &&
                     count >= LOSS_PART * (double)sum->segments;
     struct sl_mon_evidence evidence = {.after = sum->again};
@@ -648,8 +654,7 @@ static void learn(const struct sl_mon_tcp *tcp, struct peer *peer)
     }
 }
 
-static void check_peer(struct sl_mon_tcp *tcp, struct peer *peer, double timeouts,
-                       double recoveries)
+static void check_peer(struct sl_mon_tcp *tcp, struct peer *peer, const struct found *found)
 {
     if (peer->subject == NULL && rate_of(tcp, peer) >= SL_MON_TCP_SUBJECT) {
         char address[48], name[SL_MON_NAME];
@@ -662,7 +667,7 @@ static void check_peer(struct sl_mon_tcp *tcp, struct peer *peer, double timeout
         return;
     if (peer->sum.acked > 0)
         sl_mon_use(tcp->mon, peer->subject);
-    check_loss(tcp, peer, timeouts, recoveries);
+    check_loss(tcp, peer, found);
     check_receiver(tcp, peer);
     check_rate(tcp, peer);
 }
@@ -706,12 +711,17 @@ void sl_mon_tcp_end(struct sl_mon_tcp *tcp, const struct sl_mon_tcp_counters *ho
     tcp->counters = *host;
     if (!is_comparable(tcp))
         return;
+    /* The kernel does not count the first segment after a timeout among those that follow. */
+    struct found found = {
+        .by_timeouts = delta[SL_MON_TCP_TIMEOUTS] + delta[SL_MON_TCP_AGAIN_BY_TIMEOUT],
+        .by_recoveries = delta[SL_MON_TCP_AGAIN_BY_RECOVERY],
+    };
+
     learn_rates(tcp);
     for (unsigned i = 0; i < tcp->peers_end; i++)
         if (tcp->peers[i].is_there) {
             learn(tcp, &tcp->peers[i]);
-            check_peer(tcp, &tcp->peers[i], (double)delta[SL_MON_TCP_TIMEOUTS],
-                       (double)(delta[SL_MON_TCP_SACK_RECOVERY] + delta[SL_MON_TCP_RENO_RECOVERY]));
+            check_peer(tcp, &tcp->peers[i], &found);
             forget(tcp, &tcp->peers[i]);
         }
     check_host(tcp, delta);

@@ -59,6 +59,8 @@ void sl_mon_tcp_address(const uint8_t address[16], char *out, size_t cap);
     X(TIMEOUTS, "TcpExt", "TCPTimeouts", "timeout")                                                \
     X(SACK_RECOVERY, "TcpExt", "TCPSackRecovery", "recovery")                                      \
     X(RENO_RECOVERY, "TcpExt", "TCPRenoRecovery", "recovery_without_sack")                         \
+    X(AGAIN_BY_RECOVERY, "TcpExt", "TCPFastRetrans", "sent_again_by_recovery")                     \
+    X(AGAIN_BY_TIMEOUT, "TcpExt", "TCPSlowStartRetrans", "sent_again_after_timeout")               \
     X(LOST_AGAIN, "TcpExt", "TCPLostRetransmit", "lost_again")                                     \
     X(TWICE, "TcpExt", "TCPDSACKRecv", "spurious")                                                 \
     X(REORDERED, "TcpExt", "TCPSACKReorder", "reordered")                                          \
