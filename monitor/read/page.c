@@ -21,6 +21,7 @@ void sl_page_free(struct sl_page *page)
     free(page->ops);
     free(page->paths);
     free(page->calls);
+    free(page->windows);
     *page = (struct sl_page){.comms = NULL};
 }
 

@@ -31,6 +31,14 @@ struct sl_page_comm {
     struct sl_state_shape last;   /* the last collective; coll "": not known */
 };
 
+/* The last windows of the quickest messages that looks at one path saw, the newest first. */
+struct sl_page_windows {
+    uint64_t comm; /* its id */
+    int32_t peer, number;
+    char name[sizeof(((struct sl_state_path *)NULL)->name)];
+    struct sl_state_quickest of[SL_PAGE_WINDOWS]; /* window 0: none */
+};
+
 struct sl_page {
     struct sl_state_process self;
     enum sl_page_life life;
@@ -42,7 +50,10 @@ struct sl_page {
     struct sl_state_op *ops;
     struct sl_state_path *paths;
     struct sl_state_call *calls; /* that are over, in no order */
-    uint32_t comm_count, op_count, path_count, call_count;
+    /* Of several looks (sl_page_join_windows()), by the order of paths; NULL: each path's own two
+     * are all that is known. */
+    struct sl_page_windows *windows;
+    uint32_t comm_count, op_count, path_count, call_count, window_count;
 };
 
 /* Of a file, or of memory that is aligned to 8 bytes. -EPROTO: it is no state page. -ENOMEM. The
@@ -82,6 +93,10 @@ int sl_page_take(struct sl_job *job, const struct sl_page *page, const struct sl
  * calls between the two looks are missing. Sorts the calls of both. -ENOMEM. */
 int sl_page_join_calls(struct sl_page *page, struct sl_page *before, uint64_t since_ns,
                        uint32_t most);
+
+/* A path says two windows of the quickest messages: those of earlier looks that it has forgotten
+ * since come to them. before: the look before, with its windows; NULL: there was none. -ENOMEM. */
+int sl_page_join_windows(struct sl_page *page, const struct sl_page *before);
 
 /* A path as sluice-bench writes it, of --status and of --stats; its communicator is 0 there. */
 void sl_page_path_of(struct json_object *from, struct sl_state_path *to);

@@ -19,8 +19,10 @@ static inline uint64_t sl_page_time(const struct sl_page *page)
 {
     return page->now_ns != SL_JOB_NEVER ? (uint64_t)page->now_ns : sl_page_latest(page);
 }
-/* earlier: or NULL. -ENOMEM. */
+/* The id of a communicator by its number in the process; 0: not known. */
+uint64_t sl_page_comm_id(const struct sl_page *page, uint64_t number);
+/* Path i of the page. earlier: or NULL. -ENOMEM. */
 int sl_page_take_path(const struct sl_page_taking *taking, const struct sl_page *earlier,
-                      const struct sl_state_path *path);
+                      uint32_t i);
 
 #endif

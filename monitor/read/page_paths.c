@@ -28,20 +28,6 @@ static void join_quickest(struct sl_state_quickest *all, const struct sl_state_q
         all->messages = QUICKEST_MESSAGES;
 }
 
-/* Those of the path's windows that are among the last SL_PAGE_WINDOWS by now and before one. */
-static void join_windows(struct sl_state_quickest *all, const struct sl_state_path *path,
-                         uint64_t last, uint64_t before)
-{
-    for (unsigned i = 0; path != NULL && i < 2; i++) {
-        const struct sl_state_quickest *it = &path->quickest[i];
-
-        if (it->window == 0 || it->window >= before ||
-            it->window + (uint64_t)SL_PAGE_WINDOWS <= last)
-            continue;
-        join_quickest(all, it);
-    }
-}
-
 /* That in which the page was looked at. An agent's clock is another host's: it says which. */
 static uint64_t window_of(const struct sl_page *page)
 {
@@ -49,20 +35,27 @@ static uint64_t window_of(const struct sl_page *page)
 }
 
 /* Where windows are told, the quickest of the last ones counts, for as many messages as there were
- * in these: of the page's own two, and those of the earlier look that are before them. */
-static void take_quickest(struct sl_state_path *path, const struct sl_state_path *earlier,
-                          uint64_t last)
+ * in these. A rest has no latency in it, so it is compared by the byte: as if it were as long as
+ * the power of two below it. Rests of one kind of message are those of one size then, however much
+ * of it had come before. */
+static void take_quickest(struct sl_state_path *path, const struct sl_state_quickest *windows,
+                          unsigned count, uint64_t last)
 {
     struct sl_state_quickest all = {0};
-    uint64_t first = path->quickest[0].window;
 
-    join_windows(&all, path, last, last + 1);
-    if (path->quickest[1].window != 0 && path->quickest[1].window < first)
-        first = path->quickest[1].window;
-    join_windows(&all, earlier, last, first);
+    for (unsigned i = 0; i < count; i++)
+        if (windows[i].window != 0 && windows[i].window <= last &&
+            windows[i].window + (uint64_t)SL_PAGE_WINDOWS > last)
+            join_quickest(&all, &windows[i]);
     path->arriving_messages = all.messages;
-    path->arriving_bytes = all.bytes * all.messages;
-    path->arriving_ns = all.ns * all.messages;
+    path->arriving_bytes = path->arriving_ns = 0;
+    if (all.messages > 0) {
+        double bytes = (double)(UINT64_C(1) << (63 - __builtin_clzll(all.bytes)));
+
+        path->arriving_bytes = (uint64_t)bytes * all.messages;
+        path->arriving_ns =
+            (uint64_t)((double)all.ns * (double)all.messages * bytes / (double)all.bytes);
+    }
 }
 
 /* ---- paths ---- */
@@ -82,7 +75,7 @@ static uint64_t grown(uint64_t now, uint64_t before)
     return now >= before ? now - before : now;
 }
 
-static uint64_t id_of(const struct sl_page *page, uint64_t number)
+uint64_t sl_page_comm_id(const struct sl_page *page, uint64_t number)
 {
     for (uint32_t i = 0; i < page->comm_count; i++)
         if (page->comms[i].number == number)
@@ -145,20 +138,21 @@ int sl_page_take_edge(struct sl_job *job, const struct sl_state_path *path,
 }
 
 int sl_page_take_path(const struct sl_page_taking *taking, const struct sl_page *earlier,
-                      const struct sl_state_path *path)
+                      uint32_t i)
 {
-    const struct sl_state_path *before = find_path(earlier, path);
+    const struct sl_page *page = taking->page;
+    const struct sl_state_path *path = &page->paths[i], *before = find_path(earlier, path);
     struct sl_state_path rest = *path;
     struct sl_job_edge edge = {.comm = SL_JOB_NONE};
 
-    for (uint32_t i = 0; i < taking->page->comm_count; i++)
-        if (taking->page->comms[i].number == path->comm) {
-            edge.comm = taking->comms[i];
-            edge.src_place = taking->page->comms[i].rank + 1;
+    for (uint32_t k = 0; k < page->comm_count; k++)
+        if (page->comms[k].number == path->comm) {
+            edge.comm = taking->comms[k];
+            edge.src_place = page->comms[k].rank + 1;
         }
     if (edge.comm == SL_JOB_NONE || path->peer < 0)
         return 0;
-    if (before != NULL && id_of(earlier, path->comm) != id_of(taking->page, path->comm))
+    if (before != NULL && sl_page_comm_id(earlier, path->comm) != sl_page_comm_id(page, path->comm))
         before = NULL;
     if (before != NULL) {
         rest.sent_bytes = grown(path->sent_bytes, before->sent_bytes);
@@ -171,7 +165,9 @@ int sl_page_take_path(const struct sl_page_taking *taking, const struct sl_page 
             rest.histogram[bin] = grown(path->histogram[bin], before->histogram[bin]);
     }
     edge.dst_place = (uint32_t)path->peer + 1;
-    if (path->quickest[0].window != 0)
-        take_quickest(&rest, before, window_of(taking->page));
+    if (path->quickest[0].window != 0 && i < page->window_count)
+        take_quickest(&rest, page->windows[i].of, SL_PAGE_WINDOWS, window_of(page));
+    else if (path->quickest[0].window != 0)
+        take_quickest(&rest, path->quickest, SL_ARRAY_LEN(path->quickest), window_of(page));
     return sl_page_take_edge(taking->job, &rest, &edge);
 }

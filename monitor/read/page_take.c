@@ -344,7 +344,7 @@ static int take_all(struct sl_page_taking *taking, const struct sl_page *earlier
     for (uint32_t i = 0; i < page->comm_count && err == 0; i++)
         err = take_ops(taking, i);
     for (uint32_t i = 0; i < page->path_count && err == 0; i++)
-        err = sl_page_take_path(taking, earlier, &page->paths[i]);
+        err = sl_page_take_path(taking, earlier, i);
     if (err == 0)
         take_moved(taking);
     return err;

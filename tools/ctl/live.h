@@ -111,12 +111,12 @@ struct sc_kept {
     struct sc_kept_look looks[SC_KEPT_MAX]; /* the oldest first: as old as the window, once there
                                              * is one */
     unsigned count;
-    struct sc_pages last; /* of the last look: who they are, and their calls */
+    struct sc_pages last; /* of the last look: who they are, their calls and windows */
 };
 
 /* The oldest one that is kept of the same process; the page itself where there is none. */
 const struct sl_page *sc_kept_before(const struct sc_kept *kept, const struct sl_page *page);
-/* The calls of earlier looks that rings have forgotten come back into the pages. -ENOMEM. */
+/* What pages have forgotten of earlier looks, calls and windows, comes back into them. -ENOMEM. */
 int sc_kept_recall(struct sc_kept *kept, struct sc_pages *pages);
 /* The look is over: its pages are kept, or freed where the last ones that are kept are young.
  * -ENOMEM. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept of pages from look to look: as they were some time ago, and the calls that their
- * rings have forgotten since. */
+/* What is kept of pages from look to look: as they were some time ago, and what they have forgotten
+ * since: calls of their rings, and windows of the quickest messages. */
 #include "core/clock.h"
 #include "tools/ctl/live.h"
 
@@ -48,11 +48,13 @@ int sc_kept_recall(struct sc_kept *kept, struct sc_pages *pages)
 
         if (last != NULL)
             err = sl_page_join_calls(page, last, latest > CALLS_NS ? latest - CALLS_NS : 0, most);
+        if (err == 0)
+            err = sl_page_join_windows(page, last);
     }
     return err;
 }
 
-/* Calls go on to the next look, and not with the pages that are kept for longer. */
+/* They go on to the next look, and not with the pages that are kept for longer. */
 static int hand_on(struct sc_kept *kept, struct sc_pages *pages)
 {
     int err = 0;
@@ -60,11 +62,15 @@ static int hand_on(struct sc_kept *kept, struct sc_pages *pages)
     sc_pages_free(&kept->last);
     for (unsigned i = 0; i < pages->count && err == 0; i++) {
         struct sl_page *page = &pages->list[i];
-        struct sl_page it = {
-            .self = page->self, .calls = page->calls, .call_count = page->call_count};
+        struct sl_page it = {.self = page->self,
+                             .calls = page->calls,
+                             .windows = page->windows,
+                             .call_count = page->call_count,
+                             .window_count = page->window_count};
 
         page->calls = NULL;
-        page->call_count = 0;
+        page->windows = NULL;
+        page->call_count = page->window_count = 0;
         err = sc_pages_add(&kept->last, &it);
     }
     return err;

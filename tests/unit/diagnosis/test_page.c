@@ -554,9 +554,9 @@ static void windows_of_an_agents_answer_are_its_own(void **state)
     assert_int_equal(sl_job_seal(job), 0);
     assert_int_equal(job->edge_count, 2);
     assert_int_equal(job->edges[1].messages, 3);
-    assert_int_equal(job->edges[1].bytes, 3 * 40000);
-    assert_true(job->edges[1].wait_s[SL_JOB_WAIT_WIRE] > 26.9e-6 &&
-                job->edges[1].wait_s[SL_JOB_WAIT_WIRE] < 27.1e-6);
+    assert_int_equal(job->edges[1].bytes, 3 * 32768);
+    assert_true(job->edges[1].wait_s[SL_JOB_WAIT_WIRE] > 22.0e-6 &&
+                job->edges[1].wait_s[SL_JOB_WAIT_WIRE] < 22.2e-6);
     sl_job_free(job);
 }
 

@@ -64,9 +64,23 @@ static void across_a_gap_nothing_does(void **state)
 
 /* ---- the quickest ---- */
 
+/* A look in a window, and what its only path says in it. */
+static struct sl_page look_of(struct sl_page_comm *comm, struct sl_state_path *path,
+                              uint64_t window)
+{
+    return (struct sl_page){.self = {.size = 2},
+                            .now_ns = (int64_t)((window - 1) * WINDOW + SECOND),
+                            .comms = comm,
+                            .paths = path,
+                            .comm_count = 1,
+                            .path_count = 1};
+}
+
+/* Of three looks: in windows 98, 99 or 100, and 101. */
 static const struct sl_job_edge *edge_of(struct sl_job *job, const struct sl_state_quickest *last,
                                          const struct sl_state_quickest *before,
-                                         const struct sl_state_quickest *old)
+                                         const struct sl_state_quickest *old,
+                                         const struct sl_state_quickest *oldest)
 {
     struct sl_page_comm comm = {.number = 1, .id = 7, .rank = 0, .size = 2, .made_ns = 1};
     struct sl_state_path path = {.comm = 1,
@@ -76,35 +90,39 @@ static const struct sl_job_edge *edge_of(struct sl_job *job, const struct sl_sta
                                  .arriving_messages = 100,
                                  .quickest = {*last, *before},
                                  .name = "tcp > 192.0.2.7"};
-    struct sl_page page = {.self = {.size = 2},
-                           .now_ns = (int64_t)(100 * WINDOW + SECOND),
-                           .comms = &comm,
-                           .paths = &path,
-                           .comm_count = 1,
-                           .path_count = 1};
-    struct sl_page earlier = page;
-    struct sl_state_path then = path;
+    struct sl_state_path then = path, first = path;
+    struct sl_page pages[] = {look_of(&comm, &first, 98), look_of(&comm, &then, 99),
+                              look_of(&comm, &path, 101)};
 
+    first.quickest[0] = *oldest;
     then.quickest[0] = *old;
-    then.quickest[1] = (struct sl_state_quickest){0};
-    earlier.paths = &then;
-    assert_int_equal(sl_page_take(job, &page, &earlier), 0);
+    first.quickest[1] = then.quickest[1] = (struct sl_state_quickest){0};
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(sl_page_join_windows(&pages[i], i > 0 ? &pages[i - 1] : NULL), 0);
+    assert_int_equal(sl_page_take(job, &pages[2], &pages[0]), 0);
+    for (unsigned i = 0; i < 3; i++)
+        free(pages[i].windows);
     return job->edge_count > 0 ? &job->edges[0] : NULL;
 }
 
 static void expect_edge(struct sl_state_quickest last, struct sl_state_quickest before,
-                        struct sl_state_quickest old, unsigned messages, uint64_t bytes,
-                        double seconds)
+                        struct sl_state_quickest old, struct sl_state_quickest oldest,
+                        unsigned messages, uint64_t bytes, double seconds)
 {
     struct sl_job *job = sl_job_new();
     const struct sl_job_edge *edge;
 
     assert_non_null(job);
-    edge = edge_of(job, &last, &before, &old);
+    edge = edge_of(job, &last, &before, &old, &oldest);
     assert_int_equal(edge != NULL, messages > 0);
     if (edge != NULL) {
         assert_int_equal(edge->messages, messages);
-        assert_int_equal(edge->bytes, messages * bytes);
+        uint64_t power = 1;
+
+        while (2 * power <= bytes)
+            power *= 2;
+        seconds *= (double)power / (double)bytes;
+        assert_int_equal(edge->bytes, messages * power);
         assert_true(edge->wait_s[SL_JOB_WAIT_WIRE] > messages * seconds * 0.999 &&
                     edge->wait_s[SL_JOB_WAIT_WIRE] < messages * seconds * 1.001);
     }
@@ -121,23 +139,38 @@ static void the_quickest_of_the_windows_counts(void **state)
                                    small = {SECOND / 100, 4096, 9, 100};
 
     (void)state;
-    expect_edge(slow, fast, none, 11, 40000, 1);
-    expect_edge(slow, small, none, 6, 40000, 4);
-    expect_edge(small, slow, none, 6, 40000, 4);
+    expect_edge(slow, fast, none, none, 11, 40000, 1);
+    expect_edge(slow, small, none, none, 6, 40000, 4);
+    expect_edge(small, slow, none, none, 6, 40000, 4);
 }
 
-static void windows_of_an_earlier_look_count_once(void **state)
+/* Who found more of a message in the socket waited for a shorter rest of it, no quicker. */
+static void rests_of_one_message_are_as_long(void **state)
+{
+    const struct sl_state_quickest whole = {12000000, 120000, 6, 101},
+                                   half = {7000000, 70000, 6, 101};
+
+    (void)state;
+    expect_edge(whole, none, none, none, 6, 120000, 0.012);
+    expect_edge(half, none, none, none, 6, 70000, 0.007);
+    expect_edge(half, none, none, none, 6, 120000, 0.012);
+}
+
+static void windows_of_earlier_looks_count_once(void **state)
 {
     const struct sl_state_quickest now = {4 * SECOND, 40000, 6, 101},
                                    last = {4 * SECOND, 40000, 5, 100},
-                                   again = {SECOND, 40000, 3, 100}, old = {SECOND, 40000, 3, 98},
+                                   again = {SECOND, 40000, 3, 100}, old = {SECOND, 40000, 3, 99},
+                                   oldest = {SECOND / 2, 40000, 2, 98},
                                    older = {SECOND, 40000, 3, 97};
 
     (void)state;
-    expect_edge(now, last, old, 14, 40000, 1);
-    expect_edge(now, last, again, 11, 40000, 4);
-    expect_edge(now, last, older, 11, 40000, 4);
-    expect_edge(older, none, none, 0, 0, 0);
+    expect_edge(now, last, old, none, 14, 40000, 1);
+    expect_edge(now, last, old, oldest, 16, 40000, 0.5);
+    expect_edge(now, last, again, oldest, 13, 40000, 0.5);
+    expect_edge(now, last, again, none, 11, 40000, 4);
+    expect_edge(now, last, older, older, 11, 40000, 4);
+    expect_edge(older, none, none, none, 0, 0, 0);
 }
 
 static void nonsense_counts_for_nothing(void **state)
@@ -147,9 +180,9 @@ static void nonsense_counts_for_nothing(void **state)
                                    empty = {SECOND, 40000, 0, 101};
 
     (void)state;
-    expect_edge(endless, none, none, 0, 0, 0);
-    expect_edge(huge, none, none, 0, 0, 0);
-    expect_edge(empty, none, none, 0, 0, 0);
+    expect_edge(endless, none, none, none, 0, 0, 0);
+    expect_edge(huge, none, none, none, 0, 0, 0);
+    expect_edge(empty, none, none, none, 0, 0, 0);
 }
 
 int main(void)
@@ -159,7 +192,8 @@ int main(void)
         cmocka_unit_test(only_so_many_and_so_old),
         cmocka_unit_test(across_a_gap_nothing_does),
         cmocka_unit_test(the_quickest_of_the_windows_counts),
-        cmocka_unit_test(windows_of_an_earlier_look_count_once),
+        cmocka_unit_test(rests_of_one_message_are_as_long),
+        cmocka_unit_test(windows_of_earlier_looks_count_once),
         cmocka_unit_test(nonsense_counts_for_nothing),
     };
 
