@@ -9,6 +9,7 @@
 
 #define DRAWN_S 3600.0
 #define HELD_S (100 * 86400.0)
+#define LOOKS 2
 
 /* A line for each part that stands out in a window of that length; NULL: no memory. */
 static char *find_names(const struct sl_job *job, struct sl_comm_options options, double window_s)
@@ -17,6 +18,7 @@ static char *find_names(const struct sl_job *job, struct sl_comm_options options
     char *names = NULL;
 
     options.window_s = window_s;
+    options.looks = LOOKS;
     if (sl_comm_find(job, &options, &verdicts) == 0)
         names = sl_verdicts_names(job, &verdicts);
     sl_verdicts_free(&verdicts);
@@ -78,8 +80,10 @@ int sl_comm_lasting_look(struct sl_comm_lasting *lasting, const struct sl_job *j
     }
     is_same = names[0] != '\0' && strcmp(names, lasting->names) == 0;
     free(names);
-    if (is_same && now_ns - lasting->since_ns >= apart_ns)
+    if (is_same && now_ns - lasting->since_ns >= apart_ns) {
         options->window_s = DRAWN_S;
+        options->looks = LOOKS;
+    }
     return 0;
 }
 

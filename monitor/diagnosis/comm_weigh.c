@@ -30,10 +30,10 @@ static double gaussian(double z)
     return 0.3989 * exp(-z * z / 2);
 }
 
-static double bet(double z, double messages)
+static double bet(double z, double messages, double looks)
 {
-    double independent = fmin(fmax(messages, 1), MESSAGES), rare = 1 / (independent * independent);
-    double healthy, slow;
+    double independent = fmin(pow(fmax(messages, 1), looks), MESSAGES);
+    double rare = 1 / (independent * independent), healthy, slow;
 
     if (!(z > LOWER))
         return log(KEPT);
@@ -177,6 +177,6 @@ void sl_comm_weigh(struct sl_comm_view *view, const struct sl_ambiguity *ambigui
     noise = widened(view->fit.noise, view->matrix->count) * 1.2533 / sqrt(candidate->hot);
     z = (middle - log1p(view->options->margin)) / fmax(spread, noise);
     out->evidence = isnan(spread) ? 0
-                                  : fmin(bet(z, out->messages),
+                                  : fmin(bet(z, out->messages, view->options->looks),
                                          out->threshold / LEAST * fmax(out->messages, 1));
 }
