@@ -163,6 +163,9 @@ class Fault:
         if self.name in LINKS and not self.pairs:
             self.peer = (self.victim + 1) % self.size
         self.factor = draw.uniform(10, 25) # as a port that came up at a lower speed
+        if self.name == "slow_link":
+            # A healthy pair has a third to a fifth of its port, as others share it: a link that is a tenth as fast is three times as slow.
+            self.factor *= 3
         self.period = draw.uniform(0.1, 0.3)    # of a throttled rank, in seconds
         self.share = draw.uniform(0.5, 0.75)    # of its time it is stopped
         self.job = f"inject-{os.getpid()}-{number}"
@@ -171,7 +174,8 @@ class Fault:
                     "INJECT_SPIN_US": str(draw.choice((300, 1000))),
                     "INJECT_SLEEP_US": str(draw.choice((8000, 20000)))}
         if self.name in LINKS:
-            self.env["INJECT_PAIR_BYTES"] = str(32768 if self.pairs else 0)
+            # Of 32 KiB, four packets here, healthy pairs differ too much to tell one pair.
+            self.env["INJECT_PAIR_BYTES"] = str(0 if not self.pairs else 131072 if self.name == "slow_link" else 32768)
             self.env["INJECT_BYTES"] = str(65536 if self.pairs else 524288)
             self.env["SLUICE_ALGO"] = "" if self.pairs else "allreduce:ring"
         self.env["INJECT_FACTOR_PERCENT"] = str(draw.randint(130, 300))
