@@ -46,7 +46,7 @@ static double look(struct sl_comm_lasting *lasting, double factor, int64_t now_n
     return options.window_s;
 }
 
-static bool is_accused(double factor, double window_s)
+static bool is_accused(double factor, double window_s, double looks)
 {
     struct sl_comm_options options = SL_COMM_OPTIONS;
     struct sl_verdicts verdicts = {.list = NULL};
@@ -54,6 +54,7 @@ static bool is_accused(double factor, double window_s)
     bool is_it;
 
     options.window_s = window_s;
+    options.looks = looks;
     job_begin(&net, &factor);
     assert_int_equal(sl_comm_find(net.job, &options, &verdicts), 0);
     is_it = verdicts.count > 0;
@@ -62,19 +63,23 @@ static bool is_accused(double factor, double window_s)
     return is_it;
 }
 
+/* The least factor that is accused in a window of so long by so many looks. */
+static double least_of(double window_s, double looks)
+{
+    for (unsigned percent = 150; percent < 5000; percent += 5)
+        if (is_accused(percent / 100.0, window_s, looks))
+            return percent / 100.0;
+    fail_msg("no factor is accused");
+    return 0;
+}
+
 /* The least factor that is accused in a window of so long, and not in a shorter one. */
 static double factor_of(double window_s, double shorter_s)
 {
-    for (unsigned percent = 150; percent < 5000; percent += 5) {
-        double factor = percent / 100.0;
+    double factor = least_of(window_s, 1);
 
-        if (is_accused(factor, window_s)) {
-            assert_false(is_accused(factor, shorter_s));
-            return factor;
-        }
-    }
-    fail_msg("no factor is accused");
-    return 0;
+    assert_false(is_accused(factor, shorter_s, 1));
+    return factor;
 }
 
 /* A factor whose evidence is between both thresholds. */
@@ -89,6 +94,20 @@ static void a_sender_that_stands_out_in_windows_apart_is_accused(void **state)
     double factor = factor_between();
 
     (void)state;
+    for (int64_t now_ns = 0; now_ns < APART_NS; now_ns += S)
+        assert_true(look(&lasting, factor, now_ns) == WINDOW_S);
+    assert_true(look(&lasting, factor, APART_NS) > WINDOW_S);
+    sl_comm_lasting_free(&lasting);
+}
+
+/* 30 messages are few for a look alone; noise that passes is not in two looks. */
+static void few_messages_are_enough_in_two_looks(void **state)
+{
+    struct sl_comm_lasting lasting = {.names = NULL};
+    double factor = least_of(3600, 2);
+
+    (void)state;
+    assert_false(is_accused(factor, 3600, 1));
     for (int64_t now_ns = 0; now_ns < APART_NS; now_ns += S)
         assert_true(look(&lasting, factor, now_ns) == WINDOW_S);
     assert_true(look(&lasting, factor, APART_NS) > WINDOW_S);
@@ -159,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sender_that_stands_out_in_windows_apart_is_accused),
+        cmocka_unit_test(few_messages_are_enough_in_two_looks),
         cmocka_unit_test(one_that_does_not_in_a_look_between_is_not),
         cmocka_unit_test(one_that_stands_out_less_in_looks_between_is_accused),
         cmocka_unit_test(one_that_always_stands_out_less_is_not),
