@@ -193,25 +193,56 @@ static int accuse_mismatches(struct sl_hang *hang)
     return err;
 }
 
-/* What is seen for certain, and who is waited for and waits for nobody. */
-static int accuse_ranks(struct sl_hang *hang, const struct sl_hang_part *parts)
+/* It is waited for, and waits for nobody. */
+static bool is_waited(const struct sl_hang *hang, const struct sl_hang_part *parts, uint32_t rank)
 {
-    int err = accuse_mismatches(hang);
+    uint32_t part = hang->graph.component[rank];
+
+    return !hang->is_stuck[rank] && hang->graph.is_sink[part] && parts[part].ranks == 1 &&
+           hang->waiters[rank] > 0;
+}
+
+/* Whose process is gone, or does not run: that is seen, however short the others have waited. */
+static int accuse_seen(struct sl_hang *hang, const struct sl_hang_part *parts, bool *is_gone)
+{
+    int err = 0;
 
     for (uint32_t r = 0; r < hang->job->rank_count && err == 0; r++) {
-        uint32_t part = hang->graph.component[r];
+        if (!is_waited(hang, parts, r))
+            continue;
+        if (hang->job->ranks[r].is_gone || sl_hang_is_halted(hang, r))
+            err = accuse_waited(hang, r);
+        *is_gone = *is_gone || hang->job->ranks[r].is_gone;
+    }
+    return err;
+}
 
-        if (hang->is_stuck[r]) {
+/* Who is stuck, or has not called what others wait in. Where a process is gone and nothing has been
+ * pending for long, the others are on their way out. */
+static int accuse_late(struct sl_hang *hang, const struct sl_hang_part *parts, bool is_gone)
+{
+    bool is_ending = is_gone && !hang->is_overdue;
+    int err = 0;
+
+    for (uint32_t r = 0; r < hang->job->rank_count && err == 0; r++) {
+        if (hang->is_stuck[r])
             err = accuse_stuck(hang, r);
-            continue;
-        }
-        if (!hang->graph.is_sink[part] || parts[part].ranks != 1 || hang->waiters[r] == 0)
-            continue;
-        if (hang->job->ranks[r].is_gone || sl_hang_is_halted(hang, r) ||
-            (hang->index.head[r] == SL_HANG_NO_OP && sl_hang_is_told(hang, r)))
+        else if (!is_ending && is_waited(hang, parts, r) && !hang->job->ranks[r].is_gone &&
+                 !sl_hang_is_halted(hang, r) && hang->index.head[r] == SL_HANG_NO_OP &&
+                 sl_hang_is_told(hang, r))
             err = accuse_waited(hang, r);
     }
     return err;
+}
+
+static int accuse_ranks(struct sl_hang *hang, const struct sl_hang_part *parts)
+{
+    bool is_gone = false;
+    int err = accuse_mismatches(hang);
+
+    if (err == 0)
+        err = accuse_seen(hang, parts, &is_gone);
+    return err != 0 || hang->is_early ? err : accuse_late(hang, parts, is_gone);
 }
 
 static int accuse_cycles(struct sl_hang *hang, const struct sl_hang_part *parts)
@@ -238,8 +269,11 @@ static int accuse(struct sl_hang *hang)
 
     if (err == 0)
         err = accuse_ranks(hang, parts);
-    if (err == 0)
-        err = accuse_cycles(hang, parts);
+    if (err != 0 || hang->is_early) {
+        free(parts);
+        return err;
+    }
+    err = accuse_cycles(hang, parts);
     if (err == 0 && hang->verdicts->count == before) {
         hang->is_heads_only = true;
         err = sl_hang_draw(hang, parts);
@@ -296,7 +330,29 @@ static int say_fine(struct sl_hang *hang, const char *why)
     return verdict == NULL ? -ENOMEM : sl_verdict_say(verdict, "%s", why);
 }
 
-/* NULL: it may be one. */
+/* What is pending: is any of it so for a stall, or for who knows how long? */
+static void see_pending(struct sl_hang *hang)
+{
+    int64_t now = hang->options->now_ns, stall = hang->options->stall_ns;
+
+    for (size_t i = 0; i < hang->job->op_count; i++) {
+        const struct sl_job_op *op = &hang->job->ops[i];
+        bool is_old =
+            now == SL_JOB_NEVER || op->issue_ns == SL_JOB_NEVER || now - op->issue_ns >= stall;
+
+        if (op->comm >= hang->job->comm_count || !sl_hang_is_pending(op))
+            continue;
+        hang->is_pending = true;
+        if (op->state == SL_JOB_FAILED)
+            hang->is_given_up = hang->is_given_up || is_old;
+        else if (is_old)
+            hang->is_overdue = true;
+        else
+            hang->is_early = true;
+    }
+    hang->is_early = hang->is_early && !hang->is_overdue;
+}
+
 /* Said only where no other rule finds anything. */
 static const char *nothing_pending(const struct sl_job *job)
 {
@@ -307,28 +363,21 @@ static const char *nothing_pending(const struct sl_job *job)
                : "these inputs tell of no operation";
 }
 
+/* NULL: it may be one. */
 static const char *why_fine(const struct sl_hang *hang)
 {
-    bool is_pending = false, is_waiting = false, is_moving = false;
+    bool is_waiting = false, is_moving = false;
 
-    for (size_t i = 0; i < hang->job->op_count; i++) {
-        const struct sl_job_op *op = &hang->job->ops[i];
-
-        if (op->comm >= hang->job->comm_count || !sl_hang_is_pending(op))
-            continue;
-        is_pending = true;
-        if (hang->options->now_ns == SL_JOB_NEVER || op->issue_ns == SL_JOB_NEVER ||
-            hang->options->now_ns - op->issue_ns >= hang->options->stall_ns)
-            return NULL;
-    }
+    if (hang->is_overdue || hang->is_given_up)
+        return NULL;
     for (size_t i = 0; i < hang->index.slot_count; i++)
         is_waiting = is_waiting ||
                      (hang->index.slots[i].has_first && hang->index.slots[i].op == SL_HANG_NO_OP);
-    if (is_waiting || (hang->mismatch_count > 0 && !is_pending))
+    if (is_waiting || (hang->mismatch_count > 0 && !hang->is_pending))
         return NULL;
     for (uint32_t c = 0; c < hang->job->comm_count; c++)
         is_moving = is_moving || hang->index.is_moving[c];
-    if (is_pending)
+    if (hang->is_pending)
         return "all operations that are pending are still within their deadline";
     return is_moving ? "collectives went on between the two looks" : nothing_pending(hang->job);
 }
@@ -341,6 +390,7 @@ static int judge(struct sl_hang *hang)
 
     if (err != 0)
         return err;
+    see_pending(hang);
     fine = why_fine(hang);
     if (fine != NULL) {
         err = accuse_gone(hang);

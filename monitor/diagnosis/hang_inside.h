@@ -24,11 +24,16 @@ struct sl_hang {
     struct sl_hang_index index;
     struct sl_graph graph; /* nodes: ranks, then slots, three a communicator, the program */
     uint32_t *waiters;     /* by rank: in how many communicators it is waited for by rule 1 */
-    bool is_heads_only;    /* waits are those of what each rank is at, as GPUs work in turn */
-    bool *is_stuck;        /* by rank: rule 2 */
-    bool *is_held;         /* by rank: rule 2, but somebody else may keep it from ending */
-    size_t *stuck_slot;    /* by rank, of both: where */
-    size_t *stuck_by;      /* by rank: the slot that ended it */
+    bool is_pending,
+        is_given_up; /* something is; and failed for a rank, which goes on without it */
+    bool is_overdue; /* something has been pending for a stall, or nobody knows for how long */
+    bool is_early;   /* all that is pending and has not failed is younger: who does not go on is not
+                      * known yet */
+    bool is_heads_only; /* waits are those of what each rank is at, as GPUs work in turn */
+    bool *is_stuck;     /* by rank: rule 2 */
+    bool *is_held;      /* by rank: rule 2, but somebody else may keep it from ending */
+    size_t *stuck_slot; /* by rank, of both: where */
+    size_t *stuck_by;   /* by rank: the slot that ended it */
     struct sl_hang_mismatch *mismatches;
     uint32_t mismatch_count;
     struct sl_verdicts *verdicts;

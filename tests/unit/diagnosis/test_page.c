@@ -193,6 +193,63 @@ static void who_died_is_named_by_those_that_failed(void **state)
     expect(crew, SL_VERDICT_DEAD, 2);
 }
 
+/* Ranks 0 and 3 have given the 11th up, and rank 1 is not there yet: of their own ways out. */
+static void who_comes_to_nothing_more_after_a_death_is_not_accused(void **state)
+{
+    struct crew *crew = make();
+
+    (void)state;
+    for (int r = 0; r < RANKS; r += 3) {
+        crew->comms[r][0].begun[0] = crew->comms[r][0].ended[0] = 11;
+        crew->comms[r][0].flags = SL_STATE_BROKEN;
+    }
+    crew->pages[2].life = SL_PAGE_DEAD;
+    expect(crew, SL_VERDICT_DEAD, 2);
+}
+
+/* Ranks 1 and 2 have not called it 20 s after: the death alone is no reason any more. */
+static void who_has_not_called_for_long_is_named_beside_a_death(void **state)
+{
+    static const int order[] = {0, 1, 2, 3};
+    struct sl_verdicts verdicts = {.list = NULL};
+    struct crew *crew = make();
+    struct sl_job *job = sl_job_new();
+    const struct sl_hang_options options = {.now_ns = SL_JOB_NEVER,
+                                            .stall_ns = 10 * (int64_t)SECOND};
+
+    (void)state;
+    for (int r = 0; r < RANKS; r += 3)
+        wait_in(crew, r, "allreduce");
+    crew->pages[2].life = SL_PAGE_DEAD;
+    for (int i = 0; i < RANKS; i++)
+        assert_int_equal(sl_page_take(job, &crew->pages[order[i]], NULL), 0);
+    assert_int_equal(sl_job_seal(job), 0);
+    assert_int_equal(sl_hang_find(job, &options, &verdicts), 0);
+    assert_int_equal(verdicts.count, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(verdicts.list[i].accused.a,
+                         verdicts.list[i].cls == SL_VERDICT_DEAD ? 2 : 1);
+    sl_verdicts_free(&verdicts);
+    sl_job_free(job);
+    free(crew);
+}
+
+/* Rank 0 has given up what the others are in for 5 s: who of them does not go on is not known. */
+static void what_is_pending_for_less_than_a_stall_accuses_nobody(void **state)
+{
+    struct crew *crew = make();
+
+    (void)state;
+    for (int r = 0; r < RANKS; r++) {
+        wait_in(crew, r, "allreduce");
+        crew->ops[r][0].since_ns = NOW - 5 * SECOND;
+    }
+    crew->pages[0].op_count = 0;
+    crew->comms[0][0].ended[0] = 11;
+    crew->comms[0][0].flags = SL_STATE_BROKEN;
+    expect(crew, SL_VERDICT_NOT_HUNG, SL_JOB_NONE);
+}
+
 static void who_died_is_named_when_nobody_is_left(void **state)
 {
     static const int order[] = {2};
@@ -569,6 +626,9 @@ int main(void)
         cmocka_unit_test(who_began_and_does_not_wait_is_named),
         cmocka_unit_test(a_progress_thread_looks_after_it),
         cmocka_unit_test(who_died_is_named_by_those_that_failed),
+        cmocka_unit_test(who_comes_to_nothing_more_after_a_death_is_not_accused),
+        cmocka_unit_test(who_has_not_called_for_long_is_named_beside_a_death),
+        cmocka_unit_test(what_is_pending_for_less_than_a_stall_accuses_nobody),
         cmocka_unit_test(who_died_is_named_when_nobody_is_left),
         cmocka_unit_test(who_waits_for_a_stopped_rank_is_not_stuck),
         cmocka_unit_test(other_calls_are_a_mismatch),
