@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Injects random faults into real jobs of this machine, and judges what `sluicectl diagnose --live` says of them.
 
-usage: inject.py --ctl PROGRAM --ranks PROGRAM [--gloo PROGRAM] [--mpi PROGRAM] [--shim LIBRARY] [--runs N] [--seed N] [--from N]
-                 [--only sluice|gloo|mpi] [--class NAMES] [--places NAMES] [--report FILE] [--tap] [--keep FOLDER]
+usage: inject.py --ctl PROGRAM --ranks PROGRAM [--gloo PROGRAM] [--mpi PROGRAM] [--shim LIBRARY] [--sluiced PROGRAM] [--runs N]
+                 [--seed N] [--from N] [--only sluice|gloo|mpi] [--class NAMES] [--places NAMES] [--report FILE] [--tap] [--keep FOLDER]
 
 Each run is drawn from the seed and its number, so that a run can be made again: a job of 4 to 16 ranks on Sluice, or on gloo or MPI
 under the preload shim; on this host, over shared memory or TCP, or with a namespace for each rank, whose links have a rate; and one
@@ -11,7 +11,8 @@ fault, or none. The diagnosis looks from before the fault on. Whatever it says b
 is its verdict.
 
 What can be known is written down before the run (Fault.is_known): where it can, the first verdict has to accuse the culprit and
-nobody else; where it cannot, the culprit has to be in its set. Needs root, ip, tc with htb and u32, and nsenter for namespaces.
+nobody else; where it cannot, the culprit has to be in its set. With --sluiced each host has files of its own in /dev/shm and a node
+agent, and the diagnosis asks these over the network. Needs root, ip, tc with htb and u32, and nsenter for namespaces.
 """
 import argparse
 import ctypes
@@ -36,6 +37,7 @@ START_S = 40
 START_RDMA_S = 150    # in a machine whose processors are emulated
 MBIT = 200            # of a namespace's link
 MTU = 9000
+AGENT_PORT = 9494
 PRIORITY = 1          # of ranks, in real time: what else this machine does is none of their faults; the diagnosis comes before them
 HANGS = ("stop", "kill", "sleep", "other")
 LINKS = ("slow_sender", "slow_receiver", "slow_link")
@@ -54,6 +56,17 @@ def die_with_us():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+def child_of(pid):
+    """The first that it starts."""
+    for _ in range(500):
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
+            children = file.read().split()
+        if children:
+            return int(children[0])
+        time.sleep(0.01)
+    raise RuntimeError(f"process {pid} starts no other")
+
+
 def go_first(priority):
     """It runs as soon as it may, in turn with others of its priority."""
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
@@ -62,37 +75,57 @@ def go_first(priority):
 # ---- namespaces ----
 
 class Net:
-    """A switch, and a host for each rank behind a link of MBIT each way. A namespace is that of a process."""
+    """A switch, and a host for each rank behind a link of MBIT each way. A namespace is that of a process.
+    A host with an agent has processes and files of its own, too."""
 
-    def __init__(self, count):
-        self.holders, self.count = [], count
+    def __init__(self, count, sluiced, folder):
+        self.holders, self.agents, self.count = [], [], count
         try:
-            self.switch = self.hold()
-            self.hosts = [self.hold(f"h{i}") for i in range(count)]
+            self.switch = self.hold(False)
+            self.hosts = [self.hold(sluiced is not None, f"h{i}") for i in range(count)]
             self.inside(self.switch, "ip", "link", "add", "br0", "type", "bridge")
             self.inside(self.switch, "ip", "link", "set", "br0", "up")
+            self.inside(self.switch, "ip", "address", "add", "10.77.0.254/24", "dev", "br0")
             for i in range(count):
                 self.join(i)
+                if sluiced is not None:
+                    self.agents.append(self.start_agent(i, sluiced, folder))
         except Exception:
             self.close()
             raise
 
-    def hold(self, name=None):
-        holder = subprocess.Popen(["unshare", "--net", "--uts", "sleep", "3600"], preexec_fn=die_with_us)
-        self.holders.append(holder)
+    def hold(self, is_whole, name=None):
+        more = ["--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"] if is_whole else []
+        first = subprocess.Popen(["unshare", "--net", "--uts"] + more + ["sleep", "3600"], preexec_fn=die_with_us)
+        self.holders.append(first)
+        pid = child_of(first.pid) if is_whole else first.pid
         own = os.readlink("/proc/self/ns/uts")
         for _ in range(500):
-            if os.readlink(f"/proc/{holder.pid}/ns/uts") != own:
+            if os.readlink(f"/proc/{pid}/ns/uts") != own:
                 break
             time.sleep(0.01)
-        self.inside(holder.pid, "ip", "link", "set", "lo", "up")
+        self.inside(pid, "ip", "link", "set", "lo", "up")
         if name is not None:
-            self.inside(holder.pid, "hostname", name)
-        return holder.pid
+            self.inside(pid, "hostname", name)
+        return pid
+
+    def start_agent(self, i, sluiced, folder):
+        """Returns where it is asked."""
+        host, address = self.hosts[i], f"10.77.0.{i + 1}:{AGENT_PORT}"
+        base = os.path.join(folder, f"agent{i}")
+        self.inside(host, "mount", "-t", "tmpfs", "tmpfs", "/dev/shm")
+        with open(f"{base}.conf", "w", encoding="utf-8") as conf:
+            conf.write(f"[api]\nsocket = {base}.sock\nhttp = {address}\n[store]\npath = {base}.db\n[sources]\nkmsg = off\nrdma = off\n")
+        with open(f"{base}.log", "w", encoding="utf-8") as log:
+            self.holders.append(subprocess.Popen(self.enter(host) + [sluiced, "--config", f"{base}.conf"], stdout=log, stderr=subprocess.STDOUT,
+                                                 stdin=subprocess.DEVNULL, preexec_fn=die_with_us))
+        return f"http://{address}"
 
     @staticmethod
     def enter(pid):
-        return ["nsenter", f"--net=/proc/{pid}/ns/net", f"--uts=/proc/{pid}/ns/uts"]
+        spaces = [(name, file) for name, file in (("net", "net"), ("uts", "uts"), ("ipc", "ipc"), ("mount", "mnt"), ("pid", "pid"))
+                  if os.readlink(f"/proc/{pid}/ns/{file}") != os.readlink(f"/proc/self/ns/{file}")]
+        return ["nsenter", f"--wd={os.getcwd()}"] + [f"--{name}=/proc/{pid}/ns/{file}" for name, file in spaces]
 
     def inside(self, pid, *words):
         return run(*self.enter(pid), *words)
@@ -208,12 +241,12 @@ class Job:
                                  # Ranks share two processors, which those of hosts of their own do not know: none may spin.
                                  "SLUICE_SPIN_US": "0"}
         if fault.place == "hosts":
-            self.net = Net(fault.size)
+            self.net = Net(fault.size, args.sluiced, folder)
             self.env["SLUICE_ROOT"] = f"10.77.0.1:{fault.port}"
         {"sluice": self.begin_sluice, "gloo": self.begin_gloo, "mpi": self.begin_mpi}[fault.kind](args)
 
     def start(self, rank, words, env):
-        enter = Net.enter(self.net.hosts[rank]) if self.net is not None else []
+        enter = self.net.enter(self.net.hosts[rank]) if self.net is not None else []
         log = os.path.join(self.folder, f"rank{rank}")
         if self.fault.place == "rdma":
             # Where it is emulated acknowledgements come late now and then, and are no loss (docs/vm.md).
@@ -242,6 +275,10 @@ class Job:
             words += ["-x", name]
         self.start(0, words + [args.mpi], {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
 
+    def pid_here(self, rank, pid):
+        """A host with an agent numbers its processes itself; each rank of a namespace was started alone."""
+        return child_of(self.started[rank].pid) if self.net is not None and self.net.agents else pid
+
     def wait_until_it_runs(self):
         end = time.monotonic() + (START_RDMA_S if self.fault.place == "rdma" else START_S)
         while time.monotonic() < end and len(self.pids) < self.fault.size:
@@ -250,7 +287,7 @@ class Job:
                     for line in file:
                         words = line.split()
                         if len(words) == 4 and words[0] == "rank" and words[2] == "pid":
-                            self.pids[int(words[1])] = int(words[3])
+                            self.pids[int(words[1])] = self.pid_here(int(words[1]), int(words[3]))
             time.sleep(0.1)
         if len(self.pids) < self.fault.size:
             raise RuntimeError(f"the job does not start: {self.tail()}")
@@ -316,12 +353,14 @@ class Job:
 class Watch:
     """A diagnosis that follows the job: what it said, and when."""
 
-    def __init__(self, args, fault, folder):
+    def __init__(self, args, job, folder):
         self.said = []
         self.changed = threading.Condition()
+        words = [args.ctl, "diagnose", "--live", "--follow", "-o", "json", "--stall", str(STALL_S), "--every", "0.5", "--job", job.fault.job]
+        if job.net is not None and job.net.agents:
+            words = job.net.enter(job.net.switch) + words + job.net.agents
         with open(os.path.join(folder, "ctl"), "w", encoding="utf-8") as err:
-            self.ctl = subprocess.Popen([args.ctl, "diagnose", "--live", "--follow", "-o", "json", "--stall", str(STALL_S), "--every", "0.5",
-                                         "--job", fault.job], stdout=subprocess.PIPE, stderr=err, text=True, preexec_fn=lambda: go_first(PRIORITY + 1))
+            self.ctl = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=err, text=True, preexec_fn=lambda: go_first(PRIORITY + 1))
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
 
@@ -433,7 +472,7 @@ def make_run(args, number):
     try:
         job = Job(args, fault, folder)
         job.wait_until_it_runs()
-        watch = Watch(args, fault, folder)
+        watch = Watch(args, job, folder)
         fill(result, job, watch, args.healthy)
     except (RuntimeError, OSError) as err:
         result.why = str(err)
@@ -469,7 +508,7 @@ def take_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     for name in ("ctl", "ranks"):
         parser.add_argument(f"--{name}", required=True)
-    for name in ("gloo", "mpi", "shim", "keep", "report"):
+    for name in ("gloo", "mpi", "shim", "sluiced", "keep", "report"):
         parser.add_argument(f"--{name}")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
