@@ -7,8 +7,8 @@
  * window judged anew (comm.h). Of noise that passes, two of them have the product of two such
  * chances. What a healthy part differs by for ever is in both; that is drawn once a job and not
  * with each window, and taken here as drawn once an hour. So each of the two is asked for the
- * evidence that an hour's window is, with as many messages as both have together for noise that
- * passes; what they have is not added up (docs/design/0050-diagnosis.md).
+ * evidence that an hour's window is, where noise that passes counts by the product of both looks'
+ * messages (comm.h); what they have is not added up (docs/design/0050-diagnosis.md).
  *
  * In between a part may stand out less, as one look has more noise than the next: by what a window
  * of a hundred days is asked for (e^7.5 where an hour's is asked for e^15.3). A look in which it
