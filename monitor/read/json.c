@@ -15,6 +15,7 @@ struct sl_json {
     char close[DEPTH];    /* of what was opened: '}' or ']' */
     bool is_begun[DEPTH]; /* a value was in it already */
     unsigned depth;
+    bool forgives_commas;
     uint64_t before; /* bytes of the input before the buffer */
     size_t at, len;
     char buffer[64 << 10];
@@ -28,6 +29,7 @@ struct sl_json *sl_json_new(struct sl_read_in *in)
         return NULL;
     json->in = in;
     json->depth = 0;
+    json->forgives_commas = false;
     json->before = 0;
     json->at = json->len = 0;
     json->tokener = json_tokener_new_ex(32);
@@ -45,6 +47,11 @@ void sl_json_free(struct sl_json *json)
         return;
     json_tokener_free(json->tokener);
     free(json);
+}
+
+void sl_json_forgive_commas(struct sl_json *json)
+{
+    json->forgives_commas = true;
 }
 
 int sl_json_refuse(const struct sl_json *json, const char *what)
@@ -144,12 +151,12 @@ int sl_json_next(struct sl_json *json, char *key, size_t cap)
         json->depth--;
         return 0;
     }
-    if (json->is_begun[top]) {
+    if (next == 0)
+        return sl_json_refuse(json, "the file ends too early");
+    if (json->is_begun[top] && !(json->forgives_commas && json->close[top] == '}' && next == '"')) {
         err = take(json, ',', "a comma should be here");
         if (err != 0)
             return err;
-    } else if (next == 0) {
-        return sl_json_refuse(json, "the file ends too early");
     }
     json->is_begun[top] = true;
     if (json->close[top] == '}') {

@@ -26,6 +26,9 @@ struct sl_json;
 /* NULL without memory. */
 struct sl_json *sl_json_new(struct sl_read_in *in);
 void sl_json_free(struct sl_json *json);
+/* From here on the comma before a member of an object that is opened may be missing: NCCL 2.28
+ * forgets one, and without it no other text could be meant. */
+void sl_json_forgive_commas(struct sl_json *json);
 
 /* The value here is an object ('{') or an array ('['): goes into it. */
 int sl_json_open(struct sl_json *json, char bracket);

@@ -95,13 +95,36 @@ static int fill_seen(struct sl_ras *ras, struct json_object *object, bool is_mis
     return seen->process != SL_JOB_NONE && seen->host != SL_JOB_NONE ? 0 : no_memory();
 }
 
+/* A member by its members: of a rank that is missing NCCL 2.28.7 to 2.28.9 leave out the comma
+ * before its status, at which json-c would stop. */
+static int read_member(struct sl_ras *ras, struct json_object **out)
+{
+    struct json_object *member = json_object_new_object(), *value;
+    char key[32];
+    int got = member == NULL ? no_memory() : sl_json_open(ras->json, '{');
+
+    while (got == 0 && (got = sl_json_next(ras->json, key, sizeof(key))) == 1) {
+        got = sl_json_value(ras->json, &value);
+        if (got == 0 && json_object_object_add(member, key, value) != 0) {
+            json_object_put(value);
+            got = no_memory();
+        }
+    }
+    if (got != 0) {
+        json_object_put(member);
+        return got;
+    }
+    *out = member;
+    return 0;
+}
+
 static int read_ranks(struct sl_ras *ras, bool is_missing)
 {
     struct json_object *object;
     int got = sl_json_open(ras->json, '[');
 
     while (got == 0 && (got = sl_json_next(ras->json, NULL, 0)) == 1) {
-        got = sl_json_value(ras->json, &object);
+        got = read_member(ras, &object);
         if (got != 0)
             break;
         if (ras->seen_count == ras->seen_cap) {
@@ -379,6 +402,8 @@ static int read_ras(struct sl_job *job, struct sl_read_in *in)
     if (ras == NULL)
         return no_memory();
     *ras = (struct sl_ras){.job = job, .json = sl_json_new(in), .at_ns = SL_JOB_NEVER};
+    if (ras->json != NULL)
+        sl_json_forgive_commas(ras->json);
     err = ras->json == NULL ? no_memory() : walk(ras);
     sl_json_free(ras->json);
     ras->json = NULL;
