@@ -217,21 +217,33 @@ static int accuse_seen(struct sl_hang *hang, const struct sl_hang_part *parts, b
     return err;
 }
 
-/* Who is stuck, or has not called what others wait in. Where a process is gone and nothing has been
- * pending for long, the others are on their way out. */
+/* It has not called what others wait in. */
+static bool is_late(const struct sl_hang *hang, const struct sl_hang_part *parts, uint32_t rank)
+{
+    return is_waited(hang, parts, rank) && !hang->job->ranks[rank].is_gone &&
+           !sl_hang_is_halted(hang, rank) && hang->index.head[rank] == SL_HANG_NO_OP &&
+           sl_hang_is_told(hang, rank);
+}
+
+/* Who is stuck, or late. Where a process is gone and nothing has been pending for long, the others
+ * are on their way out. */
 static int accuse_late(struct sl_hang *hang, const struct sl_hang_part *parts, bool is_gone)
 {
     bool is_ending = is_gone && !hang->is_overdue;
-    int err = 0;
+    bool *late = calloc(hang->job->rank_count + 1, sizeof(*late));
+    int err = late == NULL ? -ENOMEM : 0;
 
+    for (uint32_t r = 0; r < hang->job->rank_count && err == 0; r++)
+        late[r] = !is_ending && is_late(hang, parts, r);
+    if (err == 0)
+        err = sl_hang_accuse_ahead(hang, late);
     for (uint32_t r = 0; r < hang->job->rank_count && err == 0; r++) {
         if (hang->is_stuck[r])
             err = accuse_stuck(hang, r);
-        else if (!is_ending && is_waited(hang, parts, r) && !hang->job->ranks[r].is_gone &&
-                 !sl_hang_is_halted(hang, r) && hang->index.head[r] == SL_HANG_NO_OP &&
-                 sl_hang_is_told(hang, r))
+        else if (late[r])
             err = accuse_waited(hang, r);
     }
+    free(late);
     return err;
 }
 

@@ -133,6 +133,10 @@ uint32_t sl_hang_awaited_by(const struct sl_hang *hang, uint32_t rank);
 /* Does this rank, as far as is told, keep the other one from ending? */
 bool sl_hang_holds(const struct sl_hang *hang, uint32_t rank, uint32_t held);
 
+/* hang_ahead.c. late: by rank, who has not called what others wait in; cleared for those whom it
+ * explains otherwise. -ENOMEM. */
+int sl_hang_accuse_ahead(struct sl_hang *hang, bool *late);
+
 /* parts: by component. Members of which nothing is known, at the ends of chains. -ENOMEM. */
 int sl_hang_accuse_all_silent(struct sl_hang *hang, const struct sl_hang_part *parts);
 /* What all have called and nobody has ended, at the ends of chains. -ENOMEM. */

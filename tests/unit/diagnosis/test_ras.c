@@ -99,6 +99,13 @@ static void a_comma_that_nccl_forgets_is_forgiven(void **state)
     expect("no_comma", NULL, "dead 2", "nothing is known of 1 of the members");
 }
 
+/* Rank 3 has called an all_gather more than the other three: they are not accused. */
+static void a_few_that_are_ahead_of_all_others_are_named(void **state)
+{
+    (void)state;
+    expect("ahead", NULL, "mismatch 3", "calls what they do not, or none of them comes");
+}
+
 static void other_kinds_are_a_mismatch(void **state)
 {
     (void)state;
@@ -182,6 +189,7 @@ int main(void)
         cmocka_unit_test(a_job_that_went_on_is_not_hung),
         cmocka_unit_test(a_rank_that_is_dead_or_silent_is_accused),
         cmocka_unit_test(a_comma_that_nccl_forgets_is_forgiven),
+        cmocka_unit_test(a_few_that_are_ahead_of_all_others_are_named),
         cmocka_unit_test(other_kinds_are_a_mismatch),
         cmocka_unit_test(answers_that_make_no_sense_are_refused),
         cmocka_unit_test(a_job_is_sealed_without_what_makes_no_sense),
