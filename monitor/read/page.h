@@ -72,7 +72,8 @@ void sl_page_free(struct sl_page *page);
 
 /* The file lies where its process put it, on this host: its time, and whether the process lives. */
 void sl_page_in_place(struct sl_page *page, int fd);
-/* The state of a process in /proc, if it is the one that started then; '?': it is not. */
+/* The state of a process in /proc, if it is the one that started then; '?': it is not, or it has
+ * ended and nobody has waited for it. */
 char sl_page_process_state(int pid, uint64_t start_ticks);
 /* All of a file, in memory, where the caller frees it: aligned to 8 bytes. -ENOMEM, also where it
  * is longer than `most`; or what reading gave. */

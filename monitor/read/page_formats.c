@@ -79,7 +79,10 @@ char sl_page_process_state(int pid, uint64_t start_ticks)
     state = at[2];
     for (unsigned field = 2; field < 22 && at != NULL; field++)
         at = strchr(at + 1, ' ');
-    return at != NULL && sscanf(at, " %llu", &start) == 1 && start == start_ticks ? state : '?';
+    if (at == NULL || sscanf(at, " %llu", &start) != 1 || start != start_ticks)
+        return '?';
+    /* One that nobody has waited for has ended: a container's first process may never do. */
+    return state == 'Z' || state == 'X' ? '?' : state;
 }
 
 int sl_page_read_all(struct sl_read_in *in, size_t most, void **out, size_t *len)

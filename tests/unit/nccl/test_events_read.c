@@ -329,6 +329,10 @@ static void one_that_dies_is_told(void **state)
     kill(crew.pids[1], SIGKILL);
     waitpid(crew.pids[1], NULL, 0);
     expect(&crew, SL_VERDICT_DEAD, 1, SL_JOB_NONE);
+    /* As it is where nobody waits for it, in a container whose first process does not. */
+    start(&crew, one_dies);
+    kill(crew.pids[1], SIGKILL);
+    expect(&crew, SL_VERDICT_DEAD, 1, SL_JOB_NONE);
 }
 
 static void what_has_passed_becomes_edges_and_operations(void **state)
