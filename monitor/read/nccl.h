@@ -28,6 +28,7 @@ struct sl_nccl_comm {
 struct sl_nccl_call {
     uint64_t id, seq, count;
     int64_t start_ns, end_ns; /* end: of the last part that is over */
+    int64_t kernel_ns;        /* when its GPU came to it; SL_JOB_NEVER: not told */
     uint32_t comm, parts, open;
     uint32_t at_gpu, at_others; /* open steps, by what they wait for */
     uint32_t awaits;            /* plus 1: the member that its oldest waiting step waits for */
@@ -47,7 +48,8 @@ struct sl_nccl_part {
     double waits_s[SL_JOB_WAITS]; /* of the one that is going on the longest, so far */
     uint32_t at_gpu, at_others;   /* as of a call, as the next two */
     uint32_t awaits;
-    int64_t awaits_since_ns, at_ns; /* when it began, or was over */
+    int64_t awaits_since_ns;
+    int64_t start_ns, at_ns; /* when it began, and when it began or was over */
 };
 
 struct sl_nccl_tale {

@@ -187,6 +187,7 @@ static int add_call(struct file *file, const struct record *record)
                                   .seq = record->op.seq,
                                   .count = record->op.count,
                                   .start_ns = time_of(record->start_ns),
+                                  .kernel_ns = SL_JOB_NEVER,
                                   .comm = record->comm,
                                   .root = record->op.root,
                                   .is_message = record->type == P2P};
@@ -208,6 +209,7 @@ static int add_part(struct file *file, const struct record *record)
                                   .peer = is_kernel ? SL_JOB_NONE : (uint32_t)record->proxy.peer,
                                   .is_send = !is_kernel && record->proxy.is_send != 0,
                                   .is_open = record->stop_ns == 0,
+                                  .start_ns = time_of(record->start_ns),
                                   .at_ns = time_of(record->stop_ns)};
     file->tale.has_kernels = file->tale.has_kernels || is_kernel;
     return 0;

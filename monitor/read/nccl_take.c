@@ -108,7 +108,11 @@ static void take_part(const struct sl_nccl_tale *tale, const struct sl_nccl_part
         return;
     call->at_gpu += part->at_gpu;
     call->at_others += part->at_others;
-    call->has_kernel = call->has_kernel || part->peer == SL_JOB_NONE;
+    if (part->peer == SL_JOB_NONE) {
+        call->has_kernel = true;
+        if (call->kernel_ns == SL_JOB_NEVER || part->start_ns < call->kernel_ns)
+            call->kernel_ns = part->start_ns;
+    }
     call->parts++;
     call->open += part->is_open;
     if (!part->is_open && part->at_ns > call->end_ns)
@@ -218,6 +222,8 @@ static int take_call(struct sl_job *job, const struct sl_nccl_tale *tale, uint32
                            .start_ns = SL_JOB_NEVER,
                            .end_ns = is_pending ? SL_JOB_NEVER : wall(tale, call->end_ns)};
 
+    if (call->kernel_ns != SL_JOB_NEVER)
+        op.start_ns = wall(tale, call->kernel_ns);
     if (call->parts == 0)
         return 0; /* whether it has ended is not told */
     op.kind = (uint8_t)sl_job_kind_of(call->func, strlen(call->func));
