@@ -93,6 +93,11 @@ a_silent_source_is_named_and_holds_up_nobody() {
         grep -q '^host_stalled: rank 2 ' "$dir/live"
 }
 
+# Where a rank is stopped NCCL leaves requests without an answer, or answers late: looks ask anew, and the next one takes what comes.
+a_late_source_is_waited_for() {
+    live 3 --stall 1 --wait 0.4 "ras:127.0.0.1:$(<"$dir/late")" && grep -q '^host_stalled: rank 2 ' "$dir/live" && grep -q 'no answer within 0.4 s; NCCL waits' "$dir/live"
+}
+
 # The agent reads the pages, and the diagnosis knows nothing but its answer.
 an_agent_is_asked() {
     live 3 --stall "$stall" --job "live-$$-sleep" "agent:$dir/api.sock" && grep -q '^host_stalled: rank 2 ' "$dir/live"
@@ -113,13 +118,13 @@ what_is_no_source_is_refused() {
 declare -A transport=([kill]=tcp [sleep]=tcp [within-60]=tcp)
 for fault in stop kill sleep other within-60; do begin $fault; done
 begin none --for 3
-for how in answer silent; do serve $how; done
+for how in answer silent late; do serve $how; done
 if [[ -n $sluiced ]]; then
     printf '[api]\nsocket = %s\n[store]\npath = %s\n[sources]\nperiod_ms = 200\n' "$dir/api.sock" "$dir/state.db" >"$dir/conf"
     "$sluiced" --config "$dir/conf" >"$dir/agent" 2>&1 </dev/null &
     servers+=($!)
 fi
-for file in "$dir"/{answer,silent}; do
+for file in "$dir"/{answer,silent,late}; do
     for _ in {1..200}; do [[ ! -s $file ]] || break; sleep 0.05; done
 done
 tap_case a_stopped_rank_is_named a_stopped_rank_is_named
@@ -130,6 +135,7 @@ tap_case another_call_is_named another_call_is_named
 tap_case a_healthy_job_is_not_accused a_healthy_job_is_not_accused
 tap_case ras_is_asked_over_its_socket ras_is_asked_over_its_socket
 tap_case a_silent_source_is_named_and_holds_up_nobody a_silent_source_is_named_and_holds_up_nobody
+tap_case a_late_source_is_waited_for a_late_source_is_waited_for
 if [[ -n $sluiced && -x $sluiced ]] && "$ctl" --help | grep '\] status' >/dev/null; then
     tap_case an_agent_is_asked an_agent_is_asked
 else

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stand-in for NCCL's RAS: answers its clients with a recorded state, under the time of day.
 
-usage: ras_server.py FILE HOW PORT_FILE     HOW: answer, silent (accepts and says nothing)
+usage: ras_server.py FILE HOW PORT_FILE     HOW: answer, silent (accepts and says nothing), late (to all but the
+first two, after 1.5 s: so NCCL 2.28 did where a rank was stopped)
 """
 import json
 import os
@@ -19,7 +20,7 @@ os.rename(port_file + ".new", port_file)
 waiting = []
 while True:
     client, _ = listener.accept()
-    if how == "silent":
+    if how == "silent" or (how == "late" and len(waiting) < 2):
         waiting.append(client)
         continue
     with client, client.makefile("rw", newline="\n") as talk:
@@ -29,6 +30,7 @@ while True:
             talk.flush()
             for line in talk:
                 if line == "STATUS\n":
+                    time.sleep(1.5 if how == "late" else 0)
                     with open(path) as recorded:
                         state = json.load(recorded)
                     state["timestamp"] = time.strftime("%Y-%m-%d %H:%M:%S")

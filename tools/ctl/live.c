@@ -41,6 +41,7 @@ struct live {
     bool json, follow;
     bool was_seen;    /* a process of the job was */
     unsigned answers; /* sources that answered in this look */
+    unsigned late;    /* and those that still may */
     unsigned left_out, unreadable;
     bool is_strange;   /* it was said that a source makes no sense */
     char *said, *last; /* verdicts: what was printed, and those of the last look */
@@ -78,13 +79,14 @@ static int keep_look(struct live *live, struct sc_source *source, struct sc_answ
     return 0;
 }
 
+/* What it said last stands while it is late. */
 static int take_ras(struct live *live, struct sc_source *source, struct sc_answer *answer,
                     struct sl_job *job)
 {
     const struct sc_answer *first, *last;
-    int err = keep_look(live, source, answer);
+    int err = answer->is_late ? 0 : keep_look(live, source, answer);
 
-    if (err != 0)
+    if (err != 0 || source->look_count == 0)
         return err;
     first = &source->looks[0];
     last = &source->looks[source->look_count - 1];
@@ -115,7 +117,9 @@ static int look_at_source(struct live *live, unsigned i, struct sc_pages *pages,
     }
     if (!sc_sources_take(live->sources, i, &answer, why)) {
         say_silent(source, why);
-        return 0;
+        if (!answer.is_late)
+            return 0;
+        live->late++;
     }
     err = source->is_ras ? take_ras(live, source, &answer, job)
                          : sc_pages_of_agent(source, &answer, pages, job);
@@ -124,8 +128,10 @@ static int look_at_source(struct live *live, unsigned i, struct sc_pages *pages,
         say_silent(source, sluice_last_error());
         return 0;
     }
-    source->is_silent = false;
-    live->answers++;
+    if (!answer.is_late) {
+        source->is_silent = false;
+        live->answers++;
+    }
     return err;
 }
 
@@ -169,7 +175,7 @@ static int look(struct live *live, struct sl_job *job)
     struct sc_pages pages = {.list = NULL};
     int err = 0;
 
-    live->answers = 0;
+    live->answers = live->late = 0;
     sc_sources_ask(live->sources, live->wait_ns);
     for (unsigned i = 0; i < live->sources->count && err == 0; i++)
         err = look_at_source(live, i, &pages, job);
@@ -306,6 +312,13 @@ static bool has_ras(const struct live *live)
     return false;
 }
 
+static bool is_alone(const struct live *live)
+{
+    if (live->answers == 0)
+        return live->late == 0;
+    return !live->was_seen && !has_ras(live);
+}
+
 static int run(struct live *live)
 {
     int64_t begin = (int64_t)sl_now(&sl_clock_monotonic), next = begin;
@@ -320,7 +333,7 @@ static int run(struct live *live)
             sl_fail(-ENOMEM, "no memory for a job");
         if (job == NULL || look(live, job) != 0)
             status = sc_complain();
-        else if (!live->follow && (live->answers == 0 || (!live->was_seen && !has_ras(live))))
+        else if (!live->follow && is_alone(live))
             status = say_nobody(live);
         else
             status = judge(live, job, is_last);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sources of a job that runs: each is asked again and again, by a thread of its own, so that one
+ * Sources of a job that runs: each is asked again and again, by threads of its own, so that one
  * that is silent holds up nobody. What a thread brings is bytes; whoever asked reads them.
  */
 #ifndef SLUICE_CTL_LIVE_H
@@ -18,7 +18,8 @@ struct sc_source;
 
 /* What a source answered. */
 struct sc_answer {
-    char *bytes; /* NULL: nothing yet, or it failed */
+    char *bytes;  /* NULL: nothing yet, or it failed */
+    bool is_late; /* nothing yet, and it may still come */
     size_t len;
     int64_t at_ns; /* CLOCK_MONOTONIC */
 };
@@ -33,9 +34,14 @@ struct sc_source {
     const char *address;
     sc_fetch *fetch; /* NULL: the pages of this host, read by the caller */
     bool is_ras;
+    unsigned lanes; /* requests that may be under way at once: each a thread */
 
     /* Guarded by the lock of all sources. */
-    bool is_asked;
+    bool is_asked;    /* and has not answered since */
+    int64_t asked_ns; /* since when */
+    unsigned wanted;  /* requests that no thread has begun */
+    unsigned under_way;
+    uint64_t begun, answered; /* requests: how many, and the latest that was answered */
     int64_t deadline_ns;
     uint64_t since; /* of calls: stays as it is while it is asked */
     struct sc_answer answer;
@@ -66,7 +72,7 @@ struct sc_sources {
  * closed, and end with the process. */
 int sc_sources_open(char *const *words, unsigned count, struct sc_sources **out);
 
-/* Asks all that are not being asked, and waits until all have answered or wait_ns are over. */
+/* Asks all that have a request to spare, and waits until all have answered or wait_ns are over. */
 void sc_sources_ask(struct sc_sources *sources, int64_t wait_ns);
 /* The answer that came since it was taken last; the caller frees its bytes. False: none, and why
  * has the reason. */

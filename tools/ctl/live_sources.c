@@ -12,29 +12,54 @@
 #include <string.h>
 #include <time.h>
 
+/* NCCL waits 5 s for peers that it sees delayed, and 5 more for what its peers may bring (its
+ * RAS_COLLECTIVE_LEG_TIMEOUT and _EXTRA_TIMEOUT), and a rank that is stopped is such a peer. Of
+ * NCCL 2.28.9 some requests had no answer in 13 s then, while others that began 5 s later had one
+ * at once: so each look asks anew. After 60 s NCCL takes a silent peer for dead. */
+#define RAS_LANES 4
+#define RAS_ANSWER_NS ((int64_t)12000000000)
+#define RAS_SILENT_NS ((int64_t)60000000000)
+
 struct worker {
     struct sc_sources *sources;
     struct sc_source *source;
 };
 
-/* ---- one source's thread ---- */
+/* ---- one request, in a thread of the source's ---- */
 
-static void work_once(struct sc_sources *sources, struct sc_source *source)
+/* A failure is the source's only where no other request may still bring an answer. One that a
+ * later request has overtaken says less. */
+static void deliver(struct sc_source *source, uint64_t number, int err, char *bytes, size_t len)
 {
-    char *bytes = NULL;
-    size_t len = 0;
-    int64_t deadline_ns = source->deadline_ns;
-    int err;
-
-    pthread_mutex_unlock(&sources->lock);
-    err = source->fetch(source, deadline_ns, &bytes, &len);
-    pthread_mutex_lock(&sources->lock);
+    if ((err != 0 && (source->under_way > 0 || source->answer.bytes != NULL)) ||
+        number < source->answered) {
+        free(bytes);
+        return;
+    }
+    source->answered = err == 0 ? number : source->answered;
     free(source->answer.bytes);
     source->answer = (struct sc_answer){.bytes = err == 0 ? bytes : NULL,
                                         .len = len,
                                         .at_ns = (int64_t)sl_now(&sl_clock_monotonic)};
     snprintf(source->why, sizeof(source->why), "%s", err != 0 ? sluice_last_error() : "");
     source->is_asked = false;
+}
+
+static void work_once(struct sc_sources *sources, struct sc_source *source)
+{
+    char *bytes = NULL;
+    size_t len = 0;
+    int64_t deadline_ns = source->deadline_ns;
+    uint64_t number = ++source->begun;
+    int err;
+
+    source->wanted--;
+    source->under_way++;
+    pthread_mutex_unlock(&sources->lock);
+    err = source->fetch(source, deadline_ns, &bytes, &len);
+    pthread_mutex_lock(&sources->lock);
+    source->under_way--;
+    deliver(source, number, err, bytes, len);
     pthread_cond_broadcast(&sources->changed);
 }
 
@@ -47,7 +72,7 @@ static void *work(void *arg)
     free(worker);
     pthread_mutex_lock(&sources->lock);
     for (;;) {
-        while (!source->is_asked)
+        while (source->wanted == 0)
             pthread_cond_wait(&sources->changed, &sources->lock);
         work_once(sources, source);
     }
@@ -89,30 +114,45 @@ static unsigned count_asked(const struct sc_sources *sources)
     return asked;
 }
 
+static void ask(struct sc_source *source, int64_t now_ns, int64_t wait_ns)
+{
+    if (source->fetch == NULL)
+        return;
+    if (!source->is_asked)
+        source->asked_ns = now_ns;
+    source->is_asked = true;
+    if (source->wanted + source->under_way >= source->lanes)
+        return;
+    source->wanted++;
+    source->deadline_ns =
+        now_ns + (source->is_ras && wait_ns < RAS_ANSWER_NS ? RAS_ANSWER_NS : wait_ns);
+    source->since = source->calls.next;
+}
+
+static void note_late(struct sc_source *source, int64_t now_ns, int64_t wait_ns)
+{
+    source->answer.is_late = source->is_ras && now_ns - source->asked_ns < RAS_SILENT_NS;
+    snprintf(source->why, sizeof(source->why), "no answer within %.1f s%s", (double)wait_ns / 1e9,
+             source->answer.is_late ? "; NCCL waits for ranks that are silent: it is asked again"
+                                    : "");
+}
+
 void sc_sources_ask(struct sc_sources *sources, int64_t wait_ns)
 {
-    int64_t deadline_ns = (int64_t)sl_now(&sl_clock_monotonic) + wait_ns;
+    int64_t now_ns = (int64_t)sl_now(&sl_clock_monotonic), deadline_ns = now_ns + wait_ns;
     struct timespec until = {.tv_sec = deadline_ns / 1000000000,
                              .tv_nsec = deadline_ns % 1000000000};
 
     pthread_mutex_lock(&sources->lock);
-    for (unsigned i = 0; i < sources->count; i++) {
-        struct sc_source *source = &sources->list[i];
-
-        if (source->fetch == NULL || source->is_asked)
-            continue;
-        source->is_asked = true;
-        source->deadline_ns = deadline_ns;
-        source->since = source->calls.next;
-    }
+    for (unsigned i = 0; i < sources->count; i++)
+        ask(&sources->list[i], now_ns, wait_ns);
     pthread_cond_broadcast(&sources->changed);
     while (count_asked(sources) > 0 &&
            pthread_cond_timedwait(&sources->changed, &sources->lock, &until) == 0)
         continue;
     for (unsigned i = 0; i < sources->count; i++)
         if (sources->list[i].is_asked)
-            snprintf(sources->list[i].why, sizeof(sources->list[i].why), "no answer within %.1f s",
-                     (double)wait_ns / 1e9);
+            note_late(&sources->list[i], deadline_ns, wait_ns);
     pthread_mutex_unlock(&sources->lock);
 }
 
@@ -132,7 +172,7 @@ bool sc_sources_take(struct sc_sources *sources, unsigned i, struct sc_answer *o
 
 static int add(struct sc_sources *sources, const char *word)
 {
-    struct sc_source source = {.word = word, .fetch = sc_agent_fetch};
+    struct sc_source source = {.word = word, .fetch = sc_agent_fetch, .lanes = 1};
     struct sc_source *more;
 
     if (strcmp(word, "host") == 0) {
@@ -140,6 +180,7 @@ static int add(struct sc_sources *sources, const char *word)
     } else if (strcmp(word, "ras") == 0 || strncmp(word, "ras:", 4) == 0) {
         source.fetch = sc_ras_fetch;
         source.is_ras = true;
+        source.lanes = RAS_LANES;
         source.address = word[3] == ':' ? word + 4 : "localhost";
     } else if (strcmp(word, "agent") == 0 || strncmp(word, "agent:", 6) == 0) {
         source.address = word[5] == ':' ? word + 6 : SC_SOCKET;
@@ -213,8 +254,9 @@ int sc_sources_open(char *const *words, unsigned count, struct sc_sources **out)
     if (err == 0 && sources->count == 0)
         err = add(sources, "host");
     signal(SIGPIPE, SIG_IGN);
-    for (unsigned i = 0; i < sources->count && err == 0; i++)
-        err = start(sources, &sources->list[i]);
+    for (unsigned i = 0; i < sources->count; i++)
+        for (unsigned lane = 0; lane < sources->list[i].lanes && err == 0; lane++)
+            err = start(sources, &sources->list[i]);
     *out = sources;
     return err;
 }
