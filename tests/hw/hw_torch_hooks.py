@@ -13,7 +13,7 @@ import tempfile
 
 ROOT, LIBRARY = sys.argv[1], sys.argv[2]
 STEPS = 30
-CODECS = ["none", "", "bq8:min=0", "bq4:min=0,feedback=on"]
+CODECS = ["none", "", "bq8:min=0,when=always", "bq4:min=0,feedback=on,when=always"]  # within a host it does not pay
 
 
 def train(codec):
