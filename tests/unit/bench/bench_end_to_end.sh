@@ -189,11 +189,11 @@ END
 }
 
 # On a terminal, and not before it takes long: at which row of how many the run is.
-# Rows that compute take their time however few operations a busy machine finds room for: 1.2 s each.
+# By time, as what a number of operations takes depends on the machine: 6 rows of 0.6 s, and progress comes after 2 s.
 rows_are_counted_on_a_terminal() {
     python3 - "$bench" >"$dir/terminal" <<'END' || return 1
 import pty, sys
-pty.spawn([sys.argv[1], "-n", "2", "-b", "8", "-e", "256", "-f", "2", "-i", "150", "--compute", "2000"])
+pty.spawn([sys.argv[1], "-n", "2", "-b", "8", "-e", "256", "-f", "2", "--budget", "0.3"])
 END
     grep -qE '[0-9]+ of 6: allreduce, [0-9]+ bytes' "$dir/terminal" || { cat "$dir/terminal"; return 1; }
 }
