@@ -106,6 +106,13 @@ static void a_few_that_are_ahead_of_all_others_are_named(void **state)
     expect("ahead", NULL, "mismatch 3", "calls what they do not, or none of them comes");
 }
 
+/* The three others wait for rank 4 in another communicator: nobody is taken for the odd one. */
+static void who_waits_elsewhere_is_not_behind(void **state)
+{
+    (void)state;
+    expect("elsewhere", NULL, "host_stalled 4", "of communicator 0xc; ranks 0-2 wait in it");
+}
+
 static void other_kinds_are_a_mismatch(void **state)
 {
     (void)state;
@@ -190,6 +197,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_is_dead_or_silent_is_accused),
         cmocka_unit_test(a_comma_that_nccl_forgets_is_forgiven),
         cmocka_unit_test(a_few_that_are_ahead_of_all_others_are_named),
+        cmocka_unit_test(who_waits_elsewhere_is_not_behind),
         cmocka_unit_test(other_kinds_are_a_mismatch),
         cmocka_unit_test(answers_that_make_no_sense_are_refused),
         cmocka_unit_test(a_job_is_sealed_without_what_makes_no_sense),
