@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 
+from hw_torch_gpu import find_torch
+
 RANKS = 4
 READY = 15          # steps before anything happens
 TRACED = 25         # steps in Kineto's traces
@@ -270,13 +272,8 @@ def run_job(case, plugin, ctl):
 
 
 def main(plugin, ctl, cases):
-    try:
-        import torch
-    except ImportError as error:
-        print(f"1..0 # SKIP there is no PyTorch: {error}")
-        return 0
-    if not torch.cuda.is_available():
-        print("1..0 # SKIP PyTorch finds no GPU")
+    torch = find_torch()
+    if torch is None:
         return 0
     print(f"# torch {torch.__version__}, NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}, {torch.cuda.get_device_name()}")
     failed = 0

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 
+from hw_torch_gpu import find_torch
+
 STEPS = 30
 
 
@@ -73,13 +75,8 @@ def train(net, plugin, **more):
 
 
 def main(plugin):
-    try:
-        import torch
-    except ImportError as error:
-        print(f"1..0 # SKIP there is no PyTorch: {error}")
-        return 0
-    if not torch.cuda.is_available():
-        print("1..0 # SKIP PyTorch finds no GPU")
+    torch = find_torch()
+    if torch is None:
         return 0
     print(f"# torch {torch.__version__}, NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}, {torch.cuda.get_device_name()}")
     failed, first = 0, train("Socket", "none")

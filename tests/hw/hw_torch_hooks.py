@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+from hw_torch_gpu import find_torch
+
 ROOT, LIBRARY = sys.argv[1], sys.argv[2]
 STEPS = 30
 CODECS = ["none", "", "bq8:min=0,when=always", "bq4:min=0,feedback=on,when=always"]  # within a host it does not pay
@@ -57,13 +59,8 @@ def rank_main():
 
 
 def main():
-    try:
-        import torch
-    except ImportError as error:
-        print(f"1..0 # SKIP there is no PyTorch: {error}")
-        return 0
-    if not torch.cuda.is_available():
-        print("1..0 # SKIP PyTorch finds no GPU")
+    torch = find_torch()
+    if torch is None:
         return 0
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
