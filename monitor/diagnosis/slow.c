@@ -16,6 +16,7 @@
 #define RANKS_PER_NODE 8 /* where hosts are not known */
 #define TESTS 2          /* beside peers, and beside its own history */
 #define SOON 3           /* ranks of a host that begin within so many steps of each other */
+#define MATTERS 0.01     /* of a step: who costs less is not what makes the job slow */
 
 struct slow {
     const struct sl_job *job;
@@ -31,6 +32,7 @@ struct view {
     const uint32_t *steps;   /* their numbers; NULL: at */
     const int64_t *at;       /* of a series */
     const int64_t *begin_ns; /* by rank and step, or NULL */
+    double *took_s;          /* by rank and step, where begin_ns is; or NULL */
     uint32_t step_count;
     double threshold;
     struct sl_suspects found;
@@ -197,6 +199,32 @@ static int give_verdicts(const struct slow *slow, const struct view *view, const
     return 0;
 }
 
+/* What the rank adds to its steps since the onset, to what these take. */
+static bool does_matter(const struct view *view, const struct sl_suspect *suspect)
+{
+    size_t row = (size_t)suspect->rank * view->step_count;
+    int64_t begin = view->begin_ns[row + suspect->onset],
+            end = view->begin_ns[row + suspect->alarm];
+    double took_s = 0;
+
+    for (uint32_t i = suspect->onset; i < suspect->alarm; i++)
+        if (!isnan(view->took_s[row + i]))
+            took_s += view->took_s[row + i];
+    if (begin == SL_JOB_NEVER || end == SL_JOB_NEVER || end <= begin)
+        return true;
+    return took_s * (1 - 1 / suspect->ratio) >= MATTERS * (double)(end - begin) / 1e9;
+}
+
+static void leave_out_what_does_not_matter(struct view *view)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < view->found.count; i++)
+        if (does_matter(view, &view->found.list[i]))
+            view->found.list[count++] = view->found.list[i];
+    view->found.count = count;
+}
+
 static int judge(const struct slow *slow, struct view *view, struct sl_peers_table *table,
                  double step_s)
 {
@@ -212,6 +240,8 @@ static int judge(const struct slow *slow, struct view *view, struct sl_peers_tab
     view->threshold = sl_change_threshold(slow->options->node_days, slow->ranks_per_node,
                                           TESTS * slow->series, step_s > 0 ? step_s : 1);
     err = sl_peers_judge(table, view->threshold, slow->options->margin, &view->found);
+    if (err == 0 && view->took_s != NULL)
+        leave_out_what_does_not_matter(view);
     if (err == 0)
         err = give_verdicts(slow, view, has);
     free(view->found.list);
@@ -234,7 +264,17 @@ static int judge_work(const struct slow *slow, struct sl_selftime *self)
                                    .replicas = self->replicas,
                                    .ranks = slow->job->ranks};
 
-    return judge(slow, &view, &table, self->step_s);
+    size_t count = (size_t)self->rank_count * self->step_count;
+    int err;
+
+    /* Those of the table become what is left of them. */
+    view.took_s = reallocarray(NULL, count, sizeof(*view.took_s));
+    if (view.took_s == NULL)
+        return sl_fail(-ENOMEM, "no memory for what the ranks of a job did themselves");
+    memcpy(view.took_s, self->seconds, count * sizeof(*view.took_s));
+    err = judge(slow, &view, &table, self->step_s);
+    free(view.took_s);
+    return err;
 }
 
 static int judge_series(const struct slow *slow, struct sl_series *series)

@@ -25,6 +25,7 @@ struct shape {
     bool is_untold; /* steps have no numbers */
     bool has_layout;
     bool has_messages; /* between ranks 0 and 1, before the steps */
+    uint32_t wire_ms;  /* what a collective takes once all are there; 0: 1 */
 };
 
 static const struct sl_slow_options options = SL_SLOW_OPTIONS;
@@ -67,7 +68,8 @@ static void make_step(struct sl_job *job, const struct shape *shape, const uint3
                       uint32_t step, int64_t *now, struct sl_rng *rng)
 {
     uint32_t count = shape->replicas * shape->stages;
-    int64_t end[64], last = 0;
+    int64_t end[64], last = 0,
+                     wire_ns = shape->wire_ms > 0 ? 1000000 * (int64_t)shape->wire_ms : 1000000;
 
     assert_true(count <= 64);
     for (uint32_t rank = 0; rank < count; rank++) {
@@ -82,8 +84,8 @@ static void make_step(struct sl_job *job, const struct shape *shape, const uint3
     }
     for (uint32_t rank = 0; rank < count; rank++)
         add(job, shape, rank, step, SL_JOB_ALLREDUCE, comms[rank / shape->replicas], end[rank],
-            last + 1000000);
-    *now = last + 1000000;
+            last + wire_ns);
+    *now = last + wire_ns;
 }
 
 /* Two ranks measure their link before the first step, as communicators that choose between
@@ -292,6 +294,21 @@ static void time_between_collectives_is_own_time_where_nothing_else_is_known(voi
     shape.stages = 2;
     verdicts = judge(make(&shape));
     is_rank(&verdicts, 1 * 5 + 2, 0.99, 1);
+}
+
+/* Of steps that are nearly all messages, one rank's work of half as much again is less than a hundredth. */
+static void who_costs_the_job_nothing_is_not_accused(void **state)
+{
+    struct shape shape = {
+        .replicas = 4, .stages = 2, .steps = 12, .factor = one_by_half, .is_gap = true};
+    struct sl_verdicts verdicts;
+
+    (void)state;
+    shape.wire_ms = 12000;
+    is_silent(&shape);
+    shape.wire_ms = 3000;
+    verdicts = judge(make(&shape));
+    is_rank(&verdicts, 1 * 4 + 2, 0.99, 1);
 }
 
 static void steps_that_nobody_told_are_found(void **state)
@@ -510,6 +527,7 @@ int main(void)
         cmocka_unit_test(a_slow_rank_is_found_and_nobody_else),
         cmocka_unit_test(a_rank_that_becomes_slow_is_found_with_its_onset),
         cmocka_unit_test(time_between_collectives_is_own_time_where_nothing_else_is_known),
+        cmocka_unit_test(who_costs_the_job_nothing_is_not_accused),
         cmocka_unit_test(steps_that_nobody_told_are_found),
         cmocka_unit_test(messages_before_the_steps_make_no_pipeline),
         cmocka_unit_test(healthy_jobs_are_silent),
