@@ -6,8 +6,8 @@ usage: inject.py --ctl PROGRAM --ranks PROGRAM [--gloo PROGRAM] [--mpi PROGRAM] 
                  [--seed N] [--from N] [--only sluice|gloo|mpi] [--class NAMES] [--places NAMES] [--report FILE] [--tap] [--keep FOLDER]
 
 Each run is drawn from the seed and its number, so that a run can be made again: a job of 4 to 16 ranks on Sluice, or on gloo or MPI
-under the preload shim; on this host, over shared memory or TCP, or with a namespace for each rank, whose links have a rate; and one
-fault, or none. The diagnosis looks from before the fault on. Whatever it says before is a false alarm, what it says first after it
+under the preload shim; on this host, over shared memory or TCP, or with a namespace for each rank, whose links have a rate; in the VM over
+soft-RoCE (--places rdma), with a device for each rank where a link is slow; and one fault, or none. The diagnosis looks from before the fault on. Whatever it says before is a false alarm, what it says first after it
 is its verdict.
 
 What can be known is written down before the run (Fault.is_known): where it can, the first verdict has to accuse the culprit and
@@ -15,7 +15,6 @@ nobody else; where it cannot, the culprit has to be in its set. With --sluiced e
 agent, and the diagnosis asks these over the network. Needs root, ip, tc with htb and u32, and nsenter for namespaces.
 """
 import argparse
-import ctypes
 import json
 import os
 import random
@@ -28,151 +27,25 @@ import tempfile
 import threading
 import time
 
+from inject_net import Fabric, Namespaces, child_of, die_with_us
+
 STALL_S = 2
 QUIET_S = 3           # of the job and the diagnosis before the fault
 LIMIT_S = 30          # for the verdict
-LIMIT_LINKS_S = 60    # where a part of the network is slow: two windows that share no message have to say so
+LIMIT_LINKS_S = {"hosts": 60, "rdma": 90} # where a part of the network is slow: two windows that share no message have to say so
 QUIET_LINKS_S = 16    # where a link's fault follows: as many windows of messages without it
 START_S = 40
 START_RDMA_S = 150    # in a machine whose processors are emulated
-MBIT = 200            # of a namespace's link
-MTU = 9000
-AGENT_PORT = 9494
 PRIORITY = 1          # of ranks, in real time: what else this machine does is none of their faults; the diagnosis comes before them
 HANGS = ("stop", "kill", "sleep", "other")
 LINKS = ("slow_sender", "slow_receiver", "slow_link")
-PLACES = ("shm", "tcp", "hosts", "rdma")     # rdma: rxe0 to rxe3 of tests/vm/network.sh, where it is asked for
+PLACES = ("shm", "tcp", "hosts", "rdma")     # rdma: the VM's (tests/vm/network.sh), where it is asked for
 CLASSES = ("none",) + HANGS + ("throttle", "slow_gpu") + LINKS
-
-
-def run(*words, may_fail=False):
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode != 0 and not may_fail:
-        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
-    return done.stdout
-
-
-def die_with_us():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def child_of(pid):
-    """The first that it starts."""
-    for _ in range(500):
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
-            children = file.read().split()
-        if children:
-            return int(children[0])
-        time.sleep(0.01)
-    raise RuntimeError(f"process {pid} starts no other")
 
 
 def go_first(priority):
     """It runs as soon as it may, in turn with others of its priority."""
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
-
-
-# ---- namespaces ----
-
-class Net:
-    """A switch, and a host for each rank behind a link of MBIT each way. A namespace is that of a process.
-    A host with an agent has processes and files of its own, too."""
-
-    def __init__(self, count, sluiced, folder):
-        self.holders, self.agents, self.count = [], [], count
-        try:
-            self.switch = self.hold(False)
-            self.hosts = [self.hold(sluiced is not None, f"h{i}") for i in range(count)]
-            self.inside(self.switch, "ip", "link", "add", "br0", "type", "bridge")
-            self.inside(self.switch, "ip", "link", "set", "br0", "up")
-            self.inside(self.switch, "ip", "address", "add", "10.77.0.254/24", "dev", "br0")
-            for i in range(count):
-                self.join(i)
-                if sluiced is not None:
-                    self.agents.append(self.start_agent(i, sluiced, folder))
-        except Exception:
-            self.close()
-            raise
-
-    def hold(self, is_whole, name=None):
-        more = ["--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"] if is_whole else []
-        first = subprocess.Popen(["unshare", "--net", "--uts"] + more + ["sleep", "3600"], preexec_fn=die_with_us)
-        self.holders.append(first)
-        pid = child_of(first.pid) if is_whole else first.pid
-        own = os.readlink("/proc/self/ns/uts")
-        for _ in range(500):
-            if os.readlink(f"/proc/{pid}/ns/uts") != own:
-                break
-            time.sleep(0.01)
-        self.inside(pid, "ip", "link", "set", "lo", "up")
-        if name is not None:
-            self.inside(pid, "hostname", name)
-        return pid
-
-    def start_agent(self, i, sluiced, folder):
-        """Returns where it is asked."""
-        host, address = self.hosts[i], f"10.77.0.{i + 1}:{AGENT_PORT}"
-        base = os.path.join(folder, f"agent{i}")
-        self.inside(host, "mount", "-t", "tmpfs", "tmpfs", "/dev/shm")
-        with open(f"{base}.conf", "w", encoding="utf-8") as conf:
-            conf.write(f"[api]\nsocket = {base}.sock\nhttp = {address}\n[store]\npath = {base}.db\n[sources]\nkmsg = off\nrdma = off\n")
-        with open(f"{base}.log", "w", encoding="utf-8") as log:
-            self.holders.append(subprocess.Popen(self.enter(host) + [sluiced, "--config", f"{base}.conf"], stdout=log, stderr=subprocess.STDOUT,
-                                                 stdin=subprocess.DEVNULL, preexec_fn=die_with_us))
-        return f"http://{address}"
-
-    @staticmethod
-    def enter(pid):
-        spaces = [(name, file) for name, file in (("net", "net"), ("uts", "uts"), ("ipc", "ipc"), ("mount", "mnt"), ("pid", "pid"))
-                  if os.readlink(f"/proc/{pid}/ns/{file}") != os.readlink(f"/proc/self/ns/{file}")]
-        return ["nsenter", f"--wd={os.getcwd()}"] + [f"--{name}=/proc/{pid}/ns/{file}" for name, file in spaces]
-
-    def inside(self, pid, *words):
-        return run(*self.enter(pid), *words)
-
-    def join(self, i):
-        host = self.hosts[i]
-        self.inside(self.switch, "ip", "link", "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", str(host))
-        # Packets, not bursts of them: the first of what a limiter saved up for goes at once, however long it is.
-        self.inside(self.switch, "ip", "link", "set", f"p{i}", "mtu", str(MTU), "gso_max_segs", "1", "master", "br0", "up")
-        self.inside(host, "ip", "address", "add", f"10.77.0.{i + 1}/24", "dev", "eth0")
-        self.inside(host, "ip", "link", "set", "eth0", "mtu", str(MTU), "gso_max_segs", "1", "up")
-        self.limit(host, "eth0")
-        self.limit(self.switch, f"p{i}")
-
-    def limit(self, pid, device):
-        """Acknowledgements first, by their length: they do not wait for data of the other direction."""
-        self.tc(pid, "qdisc", "add", device, "root", "handle", "1:", "htb", "default", "20")
-        self.tc(pid, "class", "add", device, "parent", "1:", "classid", "1:1", "htb", "rate", "10gbit")
-        self.tc(pid, "class", "add", device, "parent", "1:1", "classid", "1:10", "htb", "rate", "1gbit", "prio", "0")
-        self.tc(pid, "filter", "add", device, "parent", "1:", "protocol", "ip", "prio", "1", "u32", "match", "u16", "0", "0xffc0", "at", "2",
-                "flowid", "1:10")
-        self.tc(pid, "class", "add", device, "parent", "1:1", "classid", "1:20", "htb", *self.rate(MBIT), "prio", "1")
-
-    @staticmethod
-    def rate(mbit):
-        return "rate", f"{mbit:.3f}mbit", "ceil", f"{mbit:.3f}mbit", "burst", "10k", "cburst", "10k"
-
-    def tc(self, pid, what, verb, device, *words):
-        self.inside(pid, "tc", what, verb, "dev", device, *words)
-
-    def slow_sender(self, i, factor):
-        self.tc(self.hosts[i], "class", "change", "eth0", "parent", "1:1", "classid", "1:20", "htb", *self.rate(MBIT / factor), "prio", "1")
-
-    def slow_receiver(self, i, factor):
-        self.tc(self.switch, "class", "change", f"p{i}", "parent", "1:1", "classid", "1:20", "htb", *self.rate(MBIT / factor), "prio", "1")
-
-    def slow_link(self, i, k, factor):
-        host = self.hosts[i]
-        self.tc(host, "class", "add", "eth0", "parent", "1:1", "classid", "1:30", "htb", *self.rate(MBIT / factor), "prio", "1")
-        self.tc(host, "filter", "add", "eth0", "parent", "1:", "protocol", "ip", "prio", "2", "u32", "match", "ip", "dst", f"10.77.0.{k + 1}",
-                "flowid", "1:30")
-
-    def close(self):
-        for holder in self.holders:
-            holder.kill()
-        for holder in self.holders:
-            holder.wait()
 
 
 # ---- what is drawn ----
@@ -185,7 +58,7 @@ class Fault:
         self.number = number
         self.kind = draw.choice([it for it in args.kinds if any(self.is_possible(it, name) for name in args.classes)])
         self.name = draw.choice([it for it in args.classes if self.is_possible(self.kind, it)])
-        self.place = "hosts" if self.name in LINKS else draw.choice([it for it in args.places if self.kind != "mpi" or it != "hosts"])
+        self.place = args.place_of_links if self.name in LINKS else draw.choice([it for it in args.places if self.kind != "mpi" or it != "hosts"])
         self.size = 2 * draw.randint(3 if self.name in LINKS else 2, min(args.most, 10 if self.place == "hosts" else 16) // 2)
         if self.name in LINKS:
             # Of one pair's messages that share both ends with those of many others, a slow link is no more than one of several reasons.
@@ -207,9 +80,10 @@ class Fault:
                     "INJECT_SPIN_US": str(draw.choice((300, 1000))),
                     "INJECT_SLEEP_US": str(draw.choice((8000, 20000)))}
         if self.name in LINKS:
-            # Of 32 KiB, four packets here, healthy pairs differ too much to tell one pair.
-            self.env["INJECT_PAIR_BYTES"] = str(0 if not self.pairs else 131072 if self.name == "slow_link" else 32768)
-            self.env["INJECT_BYTES"] = str(65536 if self.pairs else 524288)
+            # Of a link's messages, four packets are too few to tell it: healthy pairs differ too much. No call may take as long as a hang.
+            pair, link, usual, ring = (32768, 131072, 65536, 524288) if self.place == "hosts" else (16384, 32768, 16384, 32768)
+            self.env["INJECT_PAIR_BYTES"] = str(0 if not self.pairs else link if self.name == "slow_link" else pair)
+            self.env["INJECT_BYTES"] = str(usual if self.pairs else ring)
             self.env["SLUICE_ALGO"] = "" if self.pairs else "allreduce:ring"
         self.env["INJECT_FACTOR_PERCENT"] = str(draw.randint(130, 300))
 
@@ -222,6 +96,15 @@ class Fault:
         """Whether the culprit can be told by what ranks know. In a ring each rank has one receiver, and what is slow between
         the two may be the sender, the link or the receiver."""
         return self.name not in LINKS or self.pairs
+
+    def begin(self, priority):
+        """What its processes do first. In the VM nothing else runs but the kernel's threads that carry packets, which ranks in real time
+        would keep from running, and a diagnosis in real time would slow ranks: all are ordinary there."""
+        return die_with_us if self.place == "rdma" else lambda: go_first(priority)
+
+    def every(self):
+        """How often its diagnosis looks, in seconds: a look takes emulated processors from ranks."""
+        return "2" if self.place == "rdma" and self.name in LINKS else "0.5"
 
     def text(self):
         whom = {"none": "", "slow_link": f" {self.victim}>{self.peer}"}.get(self.name, f" {self.victim}")
@@ -241,23 +124,25 @@ class Job:
                                  # Ranks share two processors, which those of hosts of their own do not know: none may spin.
                                  "SLUICE_SPIN_US": "0"}
         if fault.place == "hosts":
-            self.net = Net(fault.size, args.sluiced, folder)
-            self.env["SLUICE_ROOT"] = f"10.77.0.1:{fault.port}"
+            self.net = Namespaces(fault.size, args.sluiced, folder)
+        elif fault.name in LINKS:
+            self.net = Fabric(fault.size)
+            self.env["SLUICE_INTERFACE"] = "m0"
+        if self.net is not None:
+            self.env["SLUICE_ROOT"] = self.net.root(fault.port)
         {"sluice": self.begin_sluice, "gloo": self.begin_gloo, "mpi": self.begin_mpi}[fault.kind](args)
 
     def start(self, rank, words, env):
         enter = self.net.enter(self.net.hosts[rank]) if self.net is not None else []
         log = os.path.join(self.folder, f"rank{rank}")
-        begin = lambda: go_first(PRIORITY)
         if self.fault.place == "rdma":
-            # A machine of their own, whose kernel carries packets in threads: ranks in real time would keep those from running.
-            begin = die_with_us
-            # Where it is emulated acknowledgements come late now and then, and are no loss (docs/vm.md).
-            env |= {"SLUICE_VERBS_DEVICES": ("rxe0,rxe2", "rxe1,rxe3")[rank % 2], "SLUICE_VERBS_TIMEOUT": "16"}
+            # Where it is emulated acknowledgements come late now and then, and are no loss (docs/vm.md): of a slow port by seconds.
+            devices, timeout = (f"hca{rank}", "20") if self.net is not None else (("rxe0,rxe2", "rxe1,rxe3")[rank % 2], "16")
+            env |= {"SLUICE_VERBS_DEVICES": devices, "SLUICE_VERBS_TIMEOUT": timeout}
         self.logs.append(log)
         with open(log, "w", encoding="utf-8") as out:
             self.started.append(subprocess.Popen(enter + words, env=self.env | env, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                                 preexec_fn=begin))
+                                                 preexec_fn=self.fault.begin(PRIORITY)))
 
     def begin_sluice(self, args):
         for rank in range(self.fault.size):
@@ -359,11 +244,11 @@ class Watch:
     def __init__(self, args, job, folder):
         self.said = []
         self.changed = threading.Condition()
-        words = [args.ctl, "diagnose", "--live", "--follow", "-o", "json", "--stall", str(STALL_S), "--every", "0.5", "--job", job.fault.job]
+        words = [args.ctl, "diagnose", "--live", "--follow", "-o", "json", "--stall", str(STALL_S), "--every", job.fault.every(), "--job", job.fault.job]
         if job.net is not None and job.net.agents:
             words = job.net.enter(job.net.switch) + words + job.net.agents
         with open(os.path.join(folder, "ctl"), "w", encoding="utf-8") as err:
-            self.ctl = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=err, text=True, preexec_fn=lambda: go_first(PRIORITY + 1))
+            self.ctl = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=err, text=True, preexec_fn=job.fault.begin(PRIORITY + 1))
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
 
@@ -400,7 +285,7 @@ def is_culprit(fault, verdict, thing):
         return thing["kind"] == "program" and any(f"rank {fault.victim} " in line or f"rank {fault.victim}," in line for line in verdict["evidence"])
     if fault.name == "slow_link":
         return thing["kind"] == "link" and (thing["from"], thing["to"]) == (fault.victim, fault.peer)
-    if whom is None and fault.place == "hosts":
+    if whom is None and (fault.place == "hosts" or fault.name in LINKS):
         return thing.get("name") == f"h{fault.victim}"
     return whom == fault.victim
 
@@ -459,7 +344,7 @@ def fill(result, job, watch, healthy_s):
         return
     begin = time.monotonic()
     job.inject()
-    one = watch.wait_for_one(LIMIT_LINKS_S if fault.name in LINKS else LIMIT_S)
+    one = watch.wait_for_one(LIMIT_LINKS_S[fault.place] if fault.name in LINKS else LIMIT_S)
     if one is None:
         result.said = "nothing"
         return
@@ -525,6 +410,7 @@ def take_arguments():
     args = parser.parse_args()
     args.places = args.places.split(",")
     args.kinds = [kind for kind in ("sluice", "gloo", "mpi") if args.only in (None, kind) and (kind == "sluice" or getattr(args, kind))]
+    args.place_of_links = "hosts" if "hosts" in args.places else "rdma"
     args.classes = args.classes.split(",")
     if not set(args.classes) <= set(CLASSES) or not set(args.places) <= set(PLACES) or not args.kinds:
         parser.error(f"classes are {', '.join(CLASSES)}; places {', '.join(PLACES)}")
