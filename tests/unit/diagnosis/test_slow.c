@@ -296,7 +296,8 @@ static void time_between_collectives_is_own_time_where_nothing_else_is_known(voi
     is_rank(&verdicts, 1 * 5 + 2, 0.99, 1);
 }
 
-/* Of steps that are nearly all messages, one rank's work of half as much again is less than a hundredth. */
+/* Of steps that are nearly all messages, half as much again of one rank's work is less than a
+ * hundredth. */
 static void who_costs_the_job_nothing_is_not_accused(void **state)
 {
     struct shape shape = {
