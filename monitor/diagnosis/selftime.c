@@ -290,6 +290,17 @@ static int take_steps(const struct finder *finder, struct sl_selftime *self)
     return 0;
 }
 
+/* Until the rank begins its next one: what passes before that one's first operation is of a step,
+ * too, and may be nearly all of it. */
+static int64_t end_of(const struct finder *finder, size_t i)
+{
+    const struct sl_selftime_part *part = &finder->parts[i], *next = part + 1;
+
+    if (i + 1 < finder->count && next->rank == part->rank && next->begin_ns != SL_JOB_NEVER)
+        return next->begin_ns;
+    return part->end_ns;
+}
+
 static double median_step(const struct finder *finder)
 {
     double *list = reallocarray(NULL, finder->count + 1, sizeof(*list)), median;
@@ -300,8 +311,8 @@ static double median_step(const struct finder *finder)
     for (size_t i = 0; i < finder->count; i++) {
         const struct sl_selftime_part *part = &finder->parts[i];
 
-        if (part->begin_ns != SL_JOB_NEVER && part->end_ns > part->begin_ns)
-            list[count++] = seconds(part->begin_ns, part->end_ns);
+        if (part->begin_ns != SL_JOB_NEVER && end_of(finder, i) > part->begin_ns)
+            list[count++] = seconds(part->begin_ns, end_of(finder, i));
     }
     qsort(list, count, sizeof(*list), by_value);
     median = count > 0 ? list[count / 2] : 0;

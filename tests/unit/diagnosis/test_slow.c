@@ -312,6 +312,22 @@ static void who_costs_the_job_nothing_is_not_accused(void **state)
     is_rank(&verdicts, 1 * 4 + 2, 0.99, 1);
 }
 
+/* By its collectives alone one would be some ms, and too many be put together. */
+static void a_step_lasts_until_the_next_begins(void **state)
+{
+    struct shape shape = {
+        .replicas = 4, .stages = 2, .steps = 30, .factor = nobody, .is_gap = true};
+    struct sl_job *job = make(&shape);
+    struct sl_selftime self;
+
+    (void)state;
+    assert_int_equal(sl_selftime_find(job, 0.6, &self), 0);
+    assert_in_range(self.step_count, 7, 15);
+    assert_true(self.step_s >= 0.4 && self.step_s <= 0.9);
+    sl_selftime_fini(&self);
+    sl_job_free(job);
+}
+
 static void steps_that_nobody_told_are_found(void **state)
 {
     struct shape shape = {.replicas = 4,
@@ -529,6 +545,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_becomes_slow_is_found_with_its_onset),
         cmocka_unit_test(time_between_collectives_is_own_time_where_nothing_else_is_known),
         cmocka_unit_test(who_costs_the_job_nothing_is_not_accused),
+        cmocka_unit_test(a_step_lasts_until_the_next_begins),
         cmocka_unit_test(steps_that_nobody_told_are_found),
         cmocka_unit_test(messages_before_the_steps_make_no_pipeline),
         cmocka_unit_test(healthy_jobs_are_silent),
