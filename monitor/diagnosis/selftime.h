@@ -29,7 +29,7 @@ struct sl_selftime {
     int64_t *begin_ns;  /* the same: when the rank began it */
     uint64_t *roles;    /* by rank: equal where sequence of operations, stage and tensor rank are */
     uint32_t *replicas; /* by rank: told, or ranks that messages join; SL_JOB_NONE: not known */
-    double step_s;      /* what a step takes: a median; 0: not known */
+    double step_s;      /* of a step, until the next begins: a median; 0: not known */
 };
 
 /* The job must be sealed. Steps that are shorter than least_s seconds are put together to such as

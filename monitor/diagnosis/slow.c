@@ -263,7 +263,6 @@ static int judge_work(const struct slow *slow, struct sl_selftime *self)
                                    .roles = self->roles,
                                    .replicas = self->replicas,
                                    .ranks = slow->job->ranks};
-
     size_t count = (size_t)self->rank_count * self->step_count;
     int err;
 

@@ -7,8 +7,8 @@ usage: inject.py --ctl PROGRAM --ranks PROGRAM [--gloo PROGRAM] [--mpi PROGRAM] 
 
 Each run is drawn from the seed and its number, so that a run can be made again: a job of 4 to 16 ranks on Sluice, or on gloo or MPI
 under the preload shim; on this host, over shared memory or TCP, or with a namespace for each rank, whose links have a rate; in the VM over
-soft-RoCE (--places rdma), with a device for each rank where a link is slow; and one fault, or none. The diagnosis looks from before the fault on. Whatever it says before is a false alarm, what it says first after it
-is its verdict.
+soft-RoCE (--places rdma), with a device for each rank where a link is slow; and one fault, or none. The diagnosis looks from before the
+fault on. Whatever it says before is a false alarm, what it says first after it is its verdict.
 
 What can be known is written down before the run (Fault.is_known): where it can, the first verdict has to accuse the culprit and
 nobody else; where it cannot, the culprit has to be in its set. With --sluiced each host has files of its own in /dev/shm and a node

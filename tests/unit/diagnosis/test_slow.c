@@ -68,8 +68,8 @@ static void make_step(struct sl_job *job, const struct shape *shape, const uint3
                       uint32_t step, int64_t *now, struct sl_rng *rng)
 {
     uint32_t count = shape->replicas * shape->stages;
-    int64_t end[64], last = 0,
-                     wire_ns = shape->wire_ms > 0 ? 1000000 * (int64_t)shape->wire_ms : 1000000;
+    int64_t wire_ns = 1000000 * (int64_t)(shape->wire_ms > 0 ? shape->wire_ms : 1);
+    int64_t end[64], last = 0;
 
     assert_true(count <= 64);
     for (uint32_t rank = 0; rank < count; rank++) {
