@@ -21,14 +21,12 @@ def die_with_us():
 
 
 def child_of(pid):
-    """The first that it starts."""
-    for _ in range(500):
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
-            children = file.read().split()
-        if children:
-            return int(children[0])
-        time.sleep(0.01)
-    raise RuntimeError(f"process {pid} starts no other")
+    """The first that it started."""
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
+        children = file.read().split()
+    if not children:
+        raise RuntimeError(f"process {pid} has started no other")
+    return int(children[0])
 
 
 class Net:
@@ -51,15 +49,12 @@ class Net:
         raise NotImplementedError
 
     def hold(self, spaces, name=None):
-        """Returns a process in new namespaces."""
-        first = subprocess.Popen(["unshare"] + spaces + ["sleep", "3600"], preexec_fn=die_with_us)
+        """Returns a process in new namespaces, which says a line when it is in them."""
+        first = subprocess.Popen(["unshare"] + spaces + ["sh", "-c", "echo; exec sleep 3600"], stdout=subprocess.PIPE, preexec_fn=die_with_us)
         self.holders.append(first)
+        if first.stdout.readline() == b"":
+            raise RuntimeError(f"no namespaces: unshare {' '.join(spaces)}")
         pid = child_of(first.pid) if "--fork" in spaces else first.pid
-        own = os.readlink("/proc/self/ns/uts")
-        for _ in range(500):
-            if os.readlink(f"/proc/{pid}/ns/uts") != own:
-                break
-            time.sleep(0.01)
         if name is not None:
             self.inside(pid, "hostname", name)
         return pid
