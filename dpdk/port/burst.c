@@ -253,15 +253,22 @@ void sl_dpdk_drop(struct sl_dpdk_user *user, struct sl_dpdk_port *port)
 
 /* ---- in ---- */
 
-/* A burst of the port: the user's own packets, the others' go to their inboxes. How many frames;
- * *theirs: packets of others. */
+/* One burst of a port as one engine takes it. */
+struct taken {
+    struct rte_mbuf *own[SL_DPDK_BURST];
+    unsigned own_count, theirs; /* packets of this user, and of others */
+    unsigned before;            /* packets in the user's inbox that came before its own */
+};
+
+/* A burst of the port: the user's own packets, the others' go to their inboxes. How many frames. */
 static unsigned take(struct sl_dpdk_user *user, struct sl_dpdk_port *port, unsigned most,
-                     struct rte_mbuf **own, unsigned *own_count, unsigned *theirs)
+                     struct taken *out)
 {
     struct rte_mbuf *packets[SL_DPDK_BURST];
     unsigned count;
 
-    *own_count = *theirs = 0;
+    out->own_count = out->theirs = 0;
+    out->before = SL_DPDK_INBOX;
     if (!sl_dpdk_lock_try(&port->rx))
         return 0;
     if (SL_LIKELY(port->has_started &&
@@ -275,10 +282,10 @@ static unsigned take(struct sl_dpdk_user *user, struct sl_dpdk_port *port, unsig
         struct sl_dpdk_user *whose = sl_dpdk_demux(port, packets[i]);
 
         if (whose == user) {
-            own[(*own_count)++] = packets[i];
+            out->own[out->own_count++] = packets[i];
             continue;
         }
-        *theirs += whose != NULL;
+        out->theirs += whose != NULL;
         if (whose == NULL) {
             rte_pktmbuf_free(packets[i]);
         } else if (rte_ring_mp_enqueue(whose->inbox, packets[i]) != 0) {
@@ -286,6 +293,9 @@ static unsigned take(struct sl_dpdk_user *user, struct sl_dpdk_port *port, unsig
             rte_pktmbuf_free(packets[i]);
         }
     }
+    /* From here on others may take what came after these, and put it into the inbox. */
+    if (out->own_count > 0)
+        out->before = rte_ring_count(user->inbox);
     sl_dpdk_lock_give(&port->rx);
     return count;
 }
@@ -318,13 +328,14 @@ static void hand_over(struct sl_dpdk_user *user, struct rte_mbuf **packets, unsi
         rte_pktmbuf_free_bulk(packets, count);
 }
 
-static unsigned empty_inbox(struct sl_dpdk_user *user)
+static unsigned empty_inbox(struct sl_dpdk_user *user, unsigned most)
 {
     struct rte_mbuf *packets[SL_DPDK_BURST];
     unsigned total = 0, count;
 
-    while (!rte_ring_empty(user->inbox) && total < SL_DPDK_INBOX) {
-        count = rte_ring_sc_dequeue_burst(user->inbox, (void **)packets, SL_DPDK_BURST, NULL);
+    while (!rte_ring_empty(user->inbox) && total < most) {
+        count = most - total < SL_DPDK_BURST ? most - total : SL_DPDK_BURST;
+        count = rte_ring_sc_dequeue_burst(user->inbox, (void **)packets, count, NULL);
         hand_over(user, packets, count);
         total += count;
     }
@@ -333,20 +344,19 @@ static unsigned empty_inbox(struct sl_dpdk_user *user)
 
 unsigned sl_dpdk_user_poll(struct sl_dpdk_user *user, struct sl_dpdk_port *port, unsigned budget)
 {
-    unsigned frames = 0, packets = 0, count, own_count, theirs;
+    unsigned frames = 0, packets = 0, count;
 
     sl_dpdk_thread_enter();
     sl_dpdk_user_done(user);
     do {
-        struct rte_mbuf *own[SL_DPDK_BURST];
+        struct taken taken;
         unsigned most = budget - frames < SL_DPDK_BURST ? budget - frames : SL_DPDK_BURST;
 
-        count = take(user, port, most, own, &own_count, &theirs);
-        /* What others took for this user came earlier. */
-        unsigned waited = empty_inbox(user);
-        hand_over(user, own, own_count);
+        count = take(user, port, most, &taken);
+        unsigned waited = empty_inbox(user, taken.before);
+        hand_over(user, taken.own, taken.own_count);
         frames += count + waited;
-        packets += own_count + theirs + waited;
+        packets += taken.own_count + taken.theirs + waited;
         if (count < most)
             return packets;
     } while (frames < budget);

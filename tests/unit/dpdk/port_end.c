@@ -23,12 +23,15 @@ static void came(void *arg, struct sl_dpdk_port *port, uint32_t flow, const void
 {
     struct port_end *end = arg;
     const uint8_t *payload = (const uint8_t *)bytes + PORT_END_HEAD;
+    uint64_t count;
 
     end->came++;
     end->came_bytes += len;
     end->marked += is_marked;
     end->last_len = (uint32_t)(len - PORT_END_HEAD);
-    memcpy(&end->last_count, (const uint8_t *)bytes + 8, 8);
+    memcpy(&count, (const uint8_t *)bytes + 8, 8);
+    end->out_of_order += end->came > 1 && count != end->last_count + 1;
+    end->last_count = count;
     for (size_t i = 0; i < end->last_len && !end->skips_check; i++) {
         if (payload[i] != byte_at(i)) {
             end->damaged++;

@@ -26,7 +26,7 @@ struct port_end {
     struct sl_dpdk_way way;
     uint64_t sent, came, came_bytes, marked, damaged, returned; /* returned: cookies */
     uint32_t last_len;
-    uint64_t last_count;
+    uint64_t last_count, out_of_order; /* out_of_order: packets whose count is not the next */
     bool echoes;
     bool skips_check; /* of the payload's bytes: for measurements */
 };

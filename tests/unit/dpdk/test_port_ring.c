@@ -356,7 +356,8 @@ static void *talk(void *arg)
     return NULL;
 }
 
-/* Pairs of engines share the two ports, each on a thread of its own. */
+/* Pairs of engines share the two ports, each on a thread of its own: whoever takes a packet from
+ * the port, each engine gets its own in their order. */
 static void engines_of_a_process_share_ports(void **state)
 {
     enum { PAIRS = 3, PACKETS = 1500 };
@@ -388,6 +389,7 @@ static void engines_of_a_process_share_ports(void **state)
         assert_int_equal(talkers[i].end.came, PACKETS);
         assert_int_equal(talkers[i].end.damaged, 0);
         assert_int_equal(talkers[i].end.last_count, PACKETS - 1);
+        assert_int_equal(talkers[i].end.out_of_order, 0);
     }
     for (unsigned i = 0; i < 2 * PAIRS; i++)
         port_end_close(&talkers[i].end);
