@@ -5,8 +5,8 @@
 # messages beside long flows; an incast of eight on one shaped port. Rounds go over all in turn. No root, no hugepages.
 # All hosts but those of the incast are one process on a core of its own, and the switch has another one, so no figure is the
 # scheduler's; as root both are niced, so that other work hardly takes their cores.
-# usage: bench/dpdk_faults.sh [--rounds N] [--rate BITS] [--only WORDS] [--out DIR] [BUILD]
-#   5 rounds; links of 10G with 5 us each way, marks from 64 KiB of a phantom queue; WORDS of "goodput short incast"; BUILD/dpdk-faults.
+# usage: bench/dpdk_faults.sh [--rounds N] [--rate BITS] [--delay US] [--only WORDS] [--out DIR] [BUILD]
+#   5 rounds; links of 10G with 5 us each way (--delay), marks from 64 KiB of a phantom queue; WORDS of "goodput short incast"; BUILD/dpdk-faults.
 #   The incast, of nine processes, has 1G and a delay target of 1000 us (a frame of 9,000 bytes alone takes 72).
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
@@ -15,6 +15,7 @@ while [[ ${1:-} == --* && $# -gt 1 ]]; do
     case $1 in
     --rounds) rounds=$2 ;;
     --rate) rate=$2 ;;
+    --delay) delay=$2 ;;
     --only) only=$2 ;;
     --out) out=$2 ;;
     *) echo "dpdk_faults.sh: no option $1" >&2; exit 2 ;;
