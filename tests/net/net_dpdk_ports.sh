@@ -70,7 +70,8 @@ comes_back() {
     returns "$1" 0.8 && grep -q 'path 0 to rank . is down: .*the peer has not answered for 30. ms' "$dir/0"
 }
 is_named() {
-    export SLUICE_DPDK_TIMEOUT_MS=300 SLUICE_DPDK_PATH_WAIT_MS=300
+    # At "info" each rank logs why its communicator broke, also one that leaves the sentence to the rank that told it.
+    export SLUICE_DPDK_TIMEOUT_MS=300 SLUICE_DPDK_PATH_WAIT_MS=300 SLUICE_LOG=comm:info
     job "$1" 100000 || return 1
     local began=${EPOCHREALTIME/./} rank
     veth_in 0 ip link set data0 down
@@ -79,9 +80,11 @@ is_named() {
     ((${EPOCHREALTIME/./} - began < 3000000)) || return 1
     for rank in 0 1; do
         # By what it saw itself, or what the other told it before; sentences of either may be cut.
-        grep -qE "rank $((1 - rank)) is lost: (rank $((1 - rank)) found no path: )?no path to rank [01] for 300 ms: net_${1}0: .*by dpdk, 0 of 1 paths up" \
+        grep -qE "sluice info comm .*rank [01] is lost: (rank $((1 - rank)) found no path: )?no path to rank [01] for 300 ms: net_${1}0: .*by dpdk, 0 of 1 paths up" \
             "$dir/$rank" || return 1
     done
+    # People hear of it from those whose peer is lost to them: from one at least.
+    grep -qhE '^sluice-bench: (rank [01]: )?rank [01] is lost: ' "$dir/0" "$dir/1"
 }
 
 # lossy FAULTS: a mesh of three ranks; with checksums, as what damages packets may damage payload.
