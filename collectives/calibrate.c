@@ -386,7 +386,7 @@ static int take_word_of_rank_0(struct sluice_comm *comm, struct sl_exchange *exc
 
     if (all == NULL)
         return sl_fail(-ENOMEM, "no memory to agree on link costs");
-    int err = exchange->allgather(exchange, word, sizeof(*word), all);
+    int err = sl_comm_gather(comm, exchange, word, sizeof(*word), all);
 
     if (err == 0)
         *word = all[0];

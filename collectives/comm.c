@@ -121,6 +121,17 @@ void sl_comm_free(struct sluice_comm *comm)
     free(comm);
 }
 
+int sl_comm_gather(struct sluice_comm *comm, struct sl_exchange *exchange, const void *in,
+                   size_t len, void *out)
+{
+    int err;
+
+    sl_worker_lend(comm->worker);
+    err = exchange->allgather(exchange, in, len, out);
+    sl_worker_take_back(comm->worker);
+    return err;
+}
+
 /* What all ranks do together. */
 static int join_ranks(struct sluice_comm *comm, struct sl_exchange *exchange,
                       const struct sl_comm_params *params)

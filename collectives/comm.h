@@ -218,6 +218,10 @@ struct sluice_comm {
 int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
                    struct sluice_comm **out);
 void sl_comm_destroy(struct sluice_comm *comm);
+/* While it is made: exchange->allgather() of what all ranks say. Transports that have to answer in
+ * time go on doing so, as others may still wait for what this rank sent. */
+int sl_comm_gather(struct sluice_comm *comm, struct sl_exchange *exchange, const void *in,
+                   size_t len, void *out);
 
 /* For comm.c and child.c: memory, with settings and tables; its end; how long it polls. */
 int sl_comm_alloc(const struct sl_config *config, uint32_t rank, uint32_t size,

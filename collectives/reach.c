@@ -332,7 +332,7 @@ static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, int err
     sl_error_take(err, &own);
     if (all == NULL)
         return sl_fail(-ENOMEM, "no memory to connect %u ranks", comm->size);
-    int lost = exchange->allgather(exchange, &mine, sizeof(mine), all);
+    int lost = sl_comm_gather(comm, exchange, &mine, sizeof(mine), all);
     uint32_t cause = lost == 0 ? find_cause(comm, all) : comm->rank;
     struct outcome its = cause < comm->size ? all[cause] : mine;
 
@@ -377,7 +377,7 @@ static int swap_addresses(struct sluice_comm *comm, struct sl_exchange *exchange
 
     if (addrs == NULL)
         return sl_fail(-ENOMEM, "no memory to connect %u ranks", comm->size);
-    err = exchange->allgather(exchange, mine, sizeof(*mine), addrs);
+    err = sl_comm_gather(comm, exchange, mine, sizeof(*mine), addrs);
     for (uint32_t r = 0; r < comm->size && err == 0; r++)
         if (memcmp(addrs[r].id, none, sizeof(none)) == 0)
             err = sl_fail(-ECONNRESET, "rank %u cannot be connected to; see its output", r);

@@ -159,7 +159,7 @@ static int swap_offers(struct sluice_comm *comm, struct sl_exchange *exchange,
 
     if (offers == NULL)
         return sl_fail(-ENOMEM, "no memory to open windows");
-    err = exchange->allgather(exchange, mine, sizeof(*mine), offers);
+    err = sl_comm_gather(comm, exchange, mine, sizeof(*mine), offers);
     *ready = err == 0 && all_ready(comm, offers);
     for (uint32_t r = 0; r < comm->size && *ready; r++)
         if (of_this_host(comm, r)) {
@@ -193,7 +193,7 @@ static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, uint32_
 
     if (all == NULL)
         return sl_fail(-ENOMEM, "no memory to agree on windows");
-    int err = exchange->allgather(exchange, &mapped, sizeof(mapped), all);
+    int err = sl_comm_gather(comm, exchange, &mapped, sizeof(mapped), all);
 
     for (uint32_t r = 0; r < comm->size; r++)
         everywhere &= all[r] != 0;

@@ -131,6 +131,28 @@ static int attach(struct sl_worker *worker, struct sl_errand *errand, enum sl_pa
     return sl_runtime_attach(errand);
 }
 
+static int attach_timely(struct sl_worker *worker)
+{
+    return worker->timely.attached
+               ? 0
+               : attach(worker, &worker->timely, SL_PACE_TIMELY, timely_for_thread);
+}
+
+void sl_worker_lend(struct sl_worker *worker)
+{
+    if ((caps_of(worker) & SL_CAP_TIMELY) == 0)
+        return;
+    if (attach_timely(worker) != 0) /* peers wait for what is lost until it joins */
+        sl_info("worker", "nobody answers peers while ranks meet: %s", sluice_last_error());
+    sl_worker_exit(worker);
+}
+
+void sl_worker_take_back(struct sl_worker *worker)
+{
+    if ((caps_of(worker) & SL_CAP_TIMELY) != 0)
+        sl_worker_enter(worker);
+}
+
 static int first_joins(struct sl_worker *worker)
 {
     uint32_t caps = caps_of(worker);
@@ -138,11 +160,13 @@ static int first_joins(struct sl_worker *worker)
 
     worker->threaded = worker->config->progress == SL_PROGRESS_THREAD && worker->idle == NULL;
     if (worker->threaded)
+        sl_runtime_detach(&worker->timely);
+    if (worker->threaded)
         err = attach(worker, &worker->errand, SL_PACE_STEADY, pass_for_thread);
     else if ((caps & SL_CAP_REPAIRS) != 0)
         err = attach(worker, &worker->errand, SL_PACE_LOOK, pass_for_thread);
     if (err == 0 && !worker->threaded && (caps & SL_CAP_TIMELY) != 0)
-        err = attach(worker, &worker->timely, SL_PACE_TIMELY, timely_for_thread);
+        err = attach_timely(worker);
     if (err == 0)
         sl_runtime_add_worker(worker);
     else
@@ -180,6 +204,7 @@ int sl_worker_join(struct sl_worker *worker, struct sl_member *member)
 
 void sl_worker_close(struct sl_worker *worker)
 {
+    sl_runtime_detach(&worker->timely);
     for (unsigned i = 0; i < worker->slot_count; i++) {
         struct sl_iface_slot *slot = &worker->slots[i];
 
@@ -197,7 +222,6 @@ void sl_worker_leave(struct sl_worker *worker, struct sl_member *member)
     member->link.next = NULL;
     if (--worker->member_count != 0)
         return;
-    sl_runtime_detach(&worker->timely);
     sl_runtime_detach(&worker->errand);
     sl_runtime_remove_worker(worker);
     sl_worker_close(worker);

@@ -133,6 +133,12 @@ int sl_worker_join(struct sl_worker *worker, struct sl_member *member);
 /* While claimed. The last member closes the interfaces. Does nothing for one that has not
  * joined. */
 void sl_worker_leave(struct sl_worker *worker, struct sl_member *member);
+/* Before the first member has joined: its maker waits for something that moves no interface, as an
+ * exchange of all ranks. What has to answer peers in time (SL_CAP_TIMELY) is the progress thread's
+ * until sl_worker_take_back(): else a message that is lost on its way there is not sent again, and
+ * who waits for it loses its path. */
+void sl_worker_lend(struct sl_worker *worker);
+void sl_worker_take_back(struct sl_worker *worker);
 /* Closes the interfaces of a worker without members. */
 void sl_worker_close(struct sl_worker *worker);
 

@@ -94,6 +94,17 @@ lossy() {
         "$build/tools/bench/sluice-bench" -C "${2:-allreduce,alltoall}" -b 8 -e 256K -f 32 -i 3 -c 2
 }
 
+# meets: ranks measure the costs of their links and agree on them while a third of all packets is lost. Whoever has said its part
+# waits for the others by other means than DPDK, and has to repeat what was lost all the same.
+meets() {
+    unset SLUICE_SIZE SLUICE_ROOT SLUICE_INTERFACE SLUICE_JOB
+    local seed
+    for seed in 1 2 3 4 5 6; do
+        SLUICE_TUNE=measure SLUICE_DPDK_INJECT="loss=0.3,seed=$seed" timeout 60 "$here/../../testing/dpdk/ranks.sh" --wire mesh "$build" 2 \
+            "$build/tools/bench/sluice-bench" -b 8 -e 8 -i 1 -c 1 || return 1
+    done
+}
+
 # many: more ranks than processors by far, through two switches and one between them.
 many() {
     unset SLUICE_SIZE SLUICE_ROOT SLUICE_INTERFACE SLUICE_JOB
@@ -118,6 +129,7 @@ for wire in "${wires[@]}"; do
         for kind in loss dup reorder corrupt delay; do
             tap_case "faults_of_the_kind_${kind}_change_no_element" lossy "${faults[$kind]}" all
         done
+        tap_case ranks_meet_while_a_third_of_all_packets_is_lost meets
         ;;
     *)
         if [[ $EUID -ne 0 ]]; then

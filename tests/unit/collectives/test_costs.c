@@ -46,8 +46,10 @@ static void costs_of_a_false_rank_0_are_refused(void **state)
     struct sl_peer peers[SL_PEERS_PAGE] = {{.ep = &connected, .wanted = true, .open = true}};
     struct sl_peer *page = peers;
     uint32_t hosts[2] = {0, 0};
+    struct sl_worker worker = {.clock = &sl_clock_monotonic};
     struct sluice_comm comm = {.rank = 1,
                                .size = 2,
+                               .worker = &worker,
                                .peers = {.size = 2, .pages = &page},
                                .host = hosts,
                                .calls.plans = plans};

@@ -148,7 +148,8 @@ static unsigned no_move(struct sl_member *member)
     return 0;
 }
 
-static struct sl_worker *worker_with(struct sl_iface *iface, struct sl_member *member)
+/* As while ranks meet: its member has not joined. */
+static struct sl_worker *worker_made(struct sl_iface *iface, struct sl_member *member)
 {
     struct sl_config config;
     struct sl_worker *worker;
@@ -166,6 +167,13 @@ static struct sl_worker *worker_with(struct sl_iface *iface, struct sl_member *m
     answers = by_owner = by_thread = 0;
     worst_ns = sum_ns = owner_ns = 0;
     closest_ns = SL_NEVER;
+    return worker;
+}
+
+static struct sl_worker *worker_with(struct sl_iface *iface, struct sl_member *member)
+{
+    struct sl_worker *worker = worker_made(iface, member);
+
     assert_int_equal(sl_worker_join(worker, member), 0);
     sl_worker_exit(worker);
     return worker;
@@ -210,6 +218,55 @@ static void a_peer_is_answered_soon_while_the_rank_computes(void **state)
            (unsigned long long)(worst_ns / 1000), (unsigned long long)(1000 * thread / took));
     assert_true(sum_ns / asked < 20 * SL_NS_PER_MS);
     assert_true(thread < took / 4 + 5 * SL_NS_PER_MS);
+}
+
+/* The owner waits for all ranks, which moves nothing; then it goes on by itself. */
+static void expect_lent(struct sl_worker *worker)
+{
+    unsigned before = atomic_load(&answers), passes;
+
+    sl_worker_lend(worker);
+    atomic_store(&asked_ns, now());
+    for (uint64_t end = now() + 10 * SL_NS_PER_S; now() < end && atomic_load(&answers) == before;)
+        usleep(100);
+    assert_int_equal(atomic_load(&answers), before + 1);
+    sl_worker_take_back(worker);
+    passes = atomic_load(&by_thread);
+    usleep(50 * 1000);
+    assert_int_equal(atomic_load(&by_thread), passes);
+}
+
+static void a_peer_is_answered_while_ranks_meet(void **state)
+{
+    struct sl_member member = {0};
+    struct sl_iface iface;
+    struct sl_worker *worker = worker_made(&iface, &member);
+
+    (void)state;
+    expect_lent(worker);
+    expect_lent(worker);
+    assert_int_equal(sl_worker_join(worker, &member), 0);
+    sl_worker_exit(worker);
+    atomic_store(&asked_ns, now());
+    for (uint64_t end = now() + 10 * SL_NS_PER_S; now() < end && atomic_load(&answers) < 3;)
+        usleep(100);
+    assert_int_equal(atomic_load(&answers), 3);
+    assert_int_equal(by_owner, 0);
+    worker_end(worker, &member);
+}
+
+static void ranks_that_do_not_meet_leave_no_thread(void **state)
+{
+    struct sl_member member = {0};
+    struct sl_iface iface;
+    struct sl_worker *worker = worker_made(&iface, &member);
+
+    (void)state;
+    expect_lent(worker);
+    assert_true(worker->timely.attached);
+    sl_worker_close(worker);
+    assert_false(worker->timely.attached);
+    sl_worker_put(worker);
 }
 
 static void an_owner_that_moves_its_transports_itself_is_left_alone(void **state)
@@ -284,6 +341,8 @@ int main(void)
         cmocka_unit_test(passes_come_often_while_something_moves_and_seldom_afterwards),
         cmocka_unit_test(all_of_them_together_get_a_quarter_of_a_core_at_most),
         cmocka_unit_test(a_peer_is_answered_soon_while_the_rank_computes),
+        cmocka_unit_test(a_peer_is_answered_while_ranks_meet),
+        cmocka_unit_test(ranks_that_do_not_meet_leave_no_thread),
         cmocka_unit_test(an_owner_that_moves_its_transports_itself_is_left_alone),
         cmocka_unit_test(an_owner_that_sleeps_does_not_keep_the_thread_awake),
         cmocka_unit_test(a_nap_is_an_eighth_of_the_silence_and_its_timer_ends_it),
