@@ -147,11 +147,13 @@ struct sl_state_shape {
 
 #define SL_STATE_WINDOW_NS 4000000000u
 
-/* Of rests of messages that came in one window of time, the quickest of the largest: how fast a
- * network is shows in it, where others waited for their turn, or for a processor. */
+/* How fast a network is, of what one window of time saw. Of rests of messages that came the
+ * quickest of the largest, as others waited for their turn, or for a processor. Of writes that this
+ * end saw retired their mean: the time in which one was under way, and their bytes, over their
+ * count. */
 struct sl_state_quickest {
     uint64_t ns, bytes;
-    uint32_t messages; /* as large, by a factor of two */
+    uint32_t messages; /* as large, by a factor of two; all writes */
     uint32_t window;   /* its begin over SL_STATE_WINDOW_NS, plus 1; 0: none */
 };
 
@@ -178,8 +180,9 @@ struct sl_state_path {
      * come, how many bytes these rests were, and of how many messages. 0: not measured. */
     uint64_t arriving_ns, arriving_bytes, arriving_messages;
     uint64_t rtt_ns;                      /* the least round trip of some minutes */
-    struct sl_state_quickest quickest[2]; /* of these rests: in the last window that had any, and in
-                                           * the one before it */
+    struct sl_state_quickest quickest[2]; /* of these rests, or, where there is a histogram, of
+                                           * writes: in the last window that had any, and in the one
+                                           * before it */
 };
 
 /* A path whose packets are sprayed over routes has a record for each of these, too: its number is

@@ -17,6 +17,7 @@
 #define FORGET_NS (50 * SL_NS_PER_MS)
 #define MUCH_SLOWER 4 /* than the fastest of the others */
 #define ALL_RAILS UINT16_MAX
+#define BUSY_MIN 4096 /* bytes: shorter writes say more of ends than of the network */
 
 /* Places for paths up to that one: most connections have few. */
 static int path_room(struct sl_mp_conn *conn, unsigned idx)
@@ -242,6 +243,22 @@ void sl_mp_written(struct sl_mp_path *path, uint32_t imm, uint32_t len)
 
 /* ---- what has arrived at the peer ---- */
 
+/* A write's alone time, in its window. Without a division but at the begin of one. */
+static void count_busy(struct sl_mp_path_stats *stats, uint64_t now_ns, uint64_t ns, uint32_t len)
+{
+    struct sl_mp_busy *it = &stats->busy[0];
+
+    if (SL_UNLIKELY(now_ns >= it->until_ns)) {
+        uint64_t window = now_ns / SL_STATE_WINDOW_NS + 1;
+
+        stats->busy[1] = *it;
+        *it = (struct sl_mp_busy){.window = window, .until_ns = window * SL_STATE_WINDOW_NS};
+    }
+    it->ns += ns;
+    it->bytes += len;
+    it->writes++;
+}
+
 static void measure(struct sl_mp_path *path, const struct sl_mp_wr *wr, uint64_t now_ns)
 {
     uint64_t took = now_ns - wr->posted_ns;
@@ -258,6 +275,8 @@ static void measure(struct sl_mp_path *path, const struct sl_mp_wr *wr, uint64_t
 
         path->ps_per_byte = path->ps_per_byte == 0 ? ps : (7 * path->ps_per_byte + ps) / 8;
         path->last_done_ns = now_ns;
+        if (wr->len >= BUSY_MIN)
+            count_busy(&path->stats, now_ns, now_ns - since, wr->len);
     }
 }
 

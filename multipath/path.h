@@ -11,6 +11,7 @@
 
 #include "core/histogram.h"
 #include "core/path_table.h"
+#include "core/state.h"
 #include "multipath/lane.h"
 
 #include <string.h>
@@ -72,10 +73,20 @@ struct sl_mp_wr {
     };
 };
 
+/* Of writes that were retired in one window of time: the time in which one was under way. The
+ * network's speed shows in it, without what a write waits for others of its path. */
+struct sl_mp_busy {
+    uint64_t window; /* its begin over SL_STATE_WINDOW_NS, plus 1; 0: none */
+    uint64_t until_ns;
+    uint64_t ns, bytes;
+    uint32_t writes;
+};
+
 struct sl_mp_path_stats {
     uint64_t sent_bytes, sent_messages, received_bytes, received_messages;
     uint64_t resent, failures, ups;
     uint64_t histogram[SL_HISTOGRAM_BINS]; /* of completion times: core/histogram.h */
+    struct sl_mp_busy busy[2];             /* the last window that had any, the one before it */
 };
 
 struct sl_mp_path {

@@ -24,6 +24,17 @@ static const char *state_of(const struct sl_mp_path *path)
     return "unknown";
 }
 
+/* As if all writes of the window had been its mean one. */
+static struct sl_state_quickest mean_of(const struct sl_mp_busy *busy)
+{
+    if (busy->writes == 0)
+        return (struct sl_state_quickest){0};
+    return (struct sl_state_quickest){.ns = busy->ns / busy->writes,
+                                      .bytes = busy->bytes / busy->writes,
+                                      .messages = busy->writes,
+                                      .window = (uint32_t)busy->window};
+}
+
 static void tell(const struct sl_mp_path *path, struct sl_state_path *out)
 {
     const struct sl_mp_path_stats *stats = &path->stats;
@@ -38,6 +49,7 @@ static void tell(const struct sl_mp_path *path, struct sl_state_path *out)
         .resent = stats->resent,
         .failures = stats->failures,
         .ups = stats->ups,
+        .quickest = {mean_of(&stats->busy[0]), mean_of(&stats->busy[1])},
         .label = path->shown.label,
         .source_port = path->shown.source_port,
         .weight = path->rail == NULL ? 0 : path->weight,

@@ -10,6 +10,7 @@ struct sl_page_taking {
     const struct sl_page *page;
     uint32_t rank;
     uint32_t *comms; /* of the job, by place in the page */
+    bool has_writes; /* windows tell of writes: sl_page_has_writes() */
 };
 
 /* Printable ASCII, whatever the process wrote. SL_JOB_NONE: no memory. */
@@ -21,6 +22,8 @@ static inline uint64_t sl_page_time(const struct sl_page *page)
 }
 /* The id of a communicator by its number in the process; 0: not known. */
 uint64_t sl_page_comm_id(const struct sl_page *page, uint64_t number);
+/* Of the last windows, some path's have writes: they alone tell of the network then. */
+bool sl_page_has_writes(const struct sl_page *page);
 /* Path i of the page. earlier: or NULL. -ENOMEM. */
 int sl_page_take_path(const struct sl_page_taking *taking, const struct sl_page *earlier,
                       uint32_t i);

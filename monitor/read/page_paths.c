@@ -35,27 +35,51 @@ static uint64_t window_of(const struct sl_page *page)
 }
 
 /* Where windows are told, the quickest of the last ones counts, for as many messages as there were
- * in these. A rest has no latency in it, so it is compared by the byte: as if it were as long as
- * the power of two below it. Rests of one kind of message are those of one size then, however much
- * of it had come before. */
-static void take_quickest(struct sl_state_path *path, const struct sl_state_quickest *windows,
-                          unsigned count, uint64_t last)
+ * in these. Their times have no latency in them, or little, so they are compared by the byte: as if
+ * each were as long as the power of two below it. Rests of one kind of message are those of one
+ * size then, however much of it had come before. */
+static struct sl_state_quickest quickest_of(const struct sl_state_quickest *windows, unsigned count,
+                                            uint64_t last)
 {
     struct sl_state_quickest all = {0};
+    double bytes;
 
     for (unsigned i = 0; i < count; i++)
         if (windows[i].window != 0 && windows[i].window <= last &&
             windows[i].window + (uint64_t)SL_PAGE_WINDOWS > last)
             join_quickest(&all, &windows[i]);
-    path->arriving_messages = all.messages;
-    path->arriving_bytes = path->arriving_ns = 0;
-    if (all.messages > 0) {
-        double bytes = (double)(UINT64_C(1) << (63 - __builtin_clzll(all.bytes)));
+    if (all.messages == 0)
+        return all;
+    bytes = (double)(UINT64_C(1) << (63 - __builtin_clzll(all.bytes)));
+    all.ns = (uint64_t)((double)all.ns * (double)all.messages * bytes / (double)all.bytes);
+    all.bytes = (uint64_t)bytes * all.messages;
+    return all;
+}
 
-        path->arriving_bytes = (uint64_t)bytes * all.messages;
-        path->arriving_ns =
-            (uint64_t)((double)all.ns * (double)all.messages * bytes / (double)all.bytes);
-    }
+/* Of the last windows of path i. */
+static struct sl_state_quickest quickest_at(const struct sl_page *page, uint32_t i)
+{
+    const struct sl_state_path *path = &page->paths[i];
+
+    if (path->quickest[0].window == 0)
+        return (struct sl_state_quickest){0};
+    return i < page->window_count
+               ? quickest_of(page->windows[i].of, SL_PAGE_WINDOWS, window_of(page))
+               : quickest_of(path->quickest, SL_ARRAY_LEN(path->quickest), window_of(page));
+}
+
+/* Over RDMA and DPDK this end does. */
+static bool sees_arrive(const struct sl_state_path *path)
+{
+    return sl_histogram_total(path->histogram) > 0;
+}
+
+bool sl_page_has_writes(const struct sl_page *page)
+{
+    for (uint32_t i = 0; i < page->path_count; i++)
+        if (sees_arrive(&page->paths[i]) && quickest_at(page, i).messages > 0)
+            return true;
+    return false;
 }
 
 /* ---- paths ---- */
@@ -112,8 +136,8 @@ static int add_arriving(struct sl_job *job, const struct sl_state_path *path,
     return sl_job_add_edge(job, &edge);
 }
 
-int sl_page_take_edge(struct sl_job *job, const struct sl_state_path *path,
-                      struct sl_job_edge *edge)
+static int take_edge(struct sl_job *job, const struct sl_state_path *path, double sent_s,
+                     struct sl_job_edge *edge)
 {
     char name[sizeof(path->name) + 1] = "";
     char *end;
@@ -130,11 +154,17 @@ int sl_page_take_edge(struct sl_job *job, const struct sl_state_path *path,
     edge->messages = path->sent_messages;
     edge->bytes = path->sent_bytes;
     edge->lost = path->resent;
-    edge->wait_s[SL_JOB_WAIT_WIRE] = seconds_of(path->histogram);
+    edge->wait_s[SL_JOB_WAIT_WIRE] = sent_s;
     if (edge->path == SL_JOB_NONE)
         return sl_fail(-ENOMEM, "no memory for the paths of a process");
     err = path->sent_messages > 0 ? sl_job_add_edge(job, edge) : 0;
     return err != 0 ? err : add_arriving(job, path, edge);
+}
+
+int sl_page_take_edge(struct sl_job *job, const struct sl_state_path *path,
+                      struct sl_job_edge *edge)
+{
+    return take_edge(job, path, seconds_of(path->histogram), edge);
 }
 
 int sl_page_take_path(const struct sl_page_taking *taking, const struct sl_page *earlier,
@@ -143,7 +173,9 @@ int sl_page_take_path(const struct sl_page_taking *taking, const struct sl_page 
     const struct sl_page *page = taking->page;
     const struct sl_state_path *path = &page->paths[i], *before = find_path(earlier, path);
     struct sl_state_path rest = *path;
+    struct sl_state_quickest all;
     struct sl_job_edge edge = {.comm = SL_JOB_NONE};
+    double sent_s;
 
     for (uint32_t k = 0; k < page->comm_count; k++)
         if (page->comms[k].number == path->comm) {
@@ -165,9 +197,16 @@ int sl_page_take_path(const struct sl_page_taking *taking, const struct sl_page 
             rest.histogram[bin] = grown(path->histogram[bin], before->histogram[bin]);
     }
     edge.dst_place = (uint32_t)path->peer + 1;
-    if (path->quickest[0].window != 0 && i < page->window_count)
-        take_quickest(&rest, page->windows[i].of, SL_PAGE_WINDOWS, window_of(page));
-    else if (path->quickest[0].window != 0)
-        take_quickest(&rest, path->quickest, SL_ARRAY_LEN(path->quickest), window_of(page));
-    return sl_page_take_edge(taking->job, &rest, &edge);
+    all = quickest_at(page, i);
+    sent_s = seconds_of(rest.histogram);
+    if (sees_arrive(path) && taking->has_writes) {
+        rest.sent_messages = all.messages;
+        rest.sent_bytes = all.bytes;
+        sent_s = (double)all.ns / 1e9;
+    } else if (!sees_arrive(path) && path->quickest[0].window != 0) {
+        rest.arriving_messages = all.messages;
+        rest.arriving_bytes = all.bytes;
+        rest.arriving_ns = all.ns;
+    }
+    return take_edge(taking->job, &rest, sent_s, &edge);
 }

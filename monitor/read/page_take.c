@@ -352,7 +352,8 @@ static int take_all(struct sl_page_taking *taking, const struct sl_page *earlier
 
 int sl_page_take(struct sl_job *job, const struct sl_page *page, const struct sl_page *earlier)
 {
-    struct sl_page_taking taking = {.job = job, .page = page};
+    struct sl_page_taking taking = {
+        .job = job, .page = page, .has_writes = sl_page_has_writes(page)};
     int64_t now = wall_of(page, sl_page_time(page));
     int err;
 

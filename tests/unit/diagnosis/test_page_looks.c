@@ -2,6 +2,7 @@
 /* Two looks at the same page: calls that its ring has forgotten, and the quickest of messages. */
 #include "monitor/read/page.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -173,6 +174,66 @@ static void windows_of_earlier_looks_count_once(void **state)
     expect_edge(older, none, none, none, 0, 0, 0);
 }
 
+static void expect_sent(const struct sl_page *page, const struct sl_page *before, unsigned messages,
+                        uint64_t bytes)
+{
+    struct sl_job *job = sl_job_new();
+
+    assert_non_null(job);
+    assert_int_equal(sl_page_take(job, page, before), 0);
+    assert_int_equal(job->edge_count, messages > 0);
+    if (messages > 0) {
+        assert_int_equal(job->edges[0].messages, messages);
+        assert_int_equal(job->edges[0].bytes, bytes);
+    }
+    sl_job_free(job);
+}
+
+/* Over RDMA a sender sees its writes arrive: the windows are of what it sent, and its histogram,
+ * with all that waited for others, does not count beside them. */
+static void what_was_sent_has_its_own_windows(void **state)
+{
+    struct sl_page_comm comm = {.number = 1, .id = 7, .rank = 0, .size = 3, .made_ns = 1};
+    struct sl_state_path paths[2] = {
+        {.comm = 1,
+         .peer = 1,
+         .number = 3,
+         .sent_messages = 1000,
+         .sent_bytes = 500000,
+         .quickest = {{SECOND / 2, 40000, 9, 101}, {SECOND, 40000, 4, 100}},
+         .name = "hca0:1 > 192.0.2.7"},
+        {.comm = 1, .peer = 2, .number = 4, .sent_messages = 50, .sent_bytes = 5000}};
+    struct sl_state_path earlier, *path = &paths[0];
+    struct sl_page page = look_of(&comm, paths, 101), before = look_of(&comm, &earlier, 100);
+    struct sl_job *job = sl_job_new();
+
+    (void)state;
+    assert_non_null(job);
+    path->histogram[20] = 1000;
+    paths[1].histogram[20] = 50;
+    assert_int_equal(sl_page_take(job, &page, NULL), 0);
+    assert_int_equal(job->edge_count, 1);
+    assert_int_equal(job->edges[0].messages, 13);
+    assert_int_equal(job->edges[0].bytes, 13 * 32768);
+    assert_true(fabs(job->edges[0].wait_s[SL_JOB_WAIT_WIRE] - 6.5 * 32768 / 40000) < 0.001);
+    sl_job_free(job);
+
+    /* A path without such writes says nothing beside it: its frames waited behind them. */
+    page.path_count = 2;
+    expect_sent(&page, NULL, 13, 13 * 32768);
+    page.path_count = 1;
+    /* Of a job that is over or hangs, or has short messages alone, all of them. */
+    path->quickest[0].window = 90;
+    path->quickest[1].window = 89;
+    expect_sent(&page, NULL, 1000, 500000);
+    path->quickest[0] = path->quickest[1] = none;
+    expect_sent(&page, NULL, 1000, 500000);
+    earlier = *path;
+    earlier.sent_messages = 900;
+    earlier.sent_bytes = 450000;
+    expect_sent(&page, &before, 100, 50000);
+}
+
 static void nonsense_counts_for_nothing(void **state)
 {
     const struct sl_state_quickest endless = {UINT64_MAX, 40000, 6, 101},
@@ -194,6 +255,7 @@ int main(void)
         cmocka_unit_test(the_quickest_of_the_windows_counts),
         cmocka_unit_test(rests_of_one_message_are_as_long),
         cmocka_unit_test(windows_of_earlier_looks_count_once),
+        cmocka_unit_test(what_was_sent_has_its_own_windows),
         cmocka_unit_test(nonsense_counts_for_nothing),
     };
 

@@ -233,6 +233,41 @@ static void a_path_counts_what_it_carries(void **state)
     assert_int_equal(count_of(0, SL_EVENT_PATH_DOWN) + count_of(0, SL_EVENT_GID_CHANGE), 0);
 }
 
+/* Writes of two windows of time, with a pause between that is in neither. */
+static void a_path_counts_the_time_in_which_writes_are_under_way(void **state)
+{
+    const uint64_t window_ns = SL_STATE_WINDOW_NS;
+    struct sl_state_path mine[4], theirs[4];
+    uint32_t pieces[2] = {0}, last = 0;
+
+    (void)state;
+    world_make(SL_MP_FALLBACK_OFF);
+    join();
+    message(LONG_BYTES);
+    message(16);
+    loop_pass(loop, 5 * window_ns);
+    message(LONG_BYTES);
+    assert_int_equal(stats_of(0, mine), 2);
+    assert_int_equal(stats_of(1, theirs), 2);
+    for (unsigned i = 0; i < 2; i++)
+        last = mine[i].quickest[0].window > last ? mine[i].quickest[0].window : last;
+    assert_int_equal(last, loop_now(loop) / window_ns + 1);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(theirs[i].quickest[0].window, 0); /* it has sent frames alone */
+        for (unsigned k = 0; k < 2; k++) {
+            const struct sl_state_quickest *it = &mine[i].quickest[k];
+
+            if (it->window == 0)
+                continue;
+            assert_int_equal(it->bytes, 64 << 10);
+            assert_in_range(it->ns, 1, SL_NS_PER_S / 100);
+            pieces[it->window == last] += it->messages;
+        }
+    }
+    assert_int_equal(pieces[0], LONG_BYTES / (64 << 10));
+    assert_int_equal(pieces[1], LONG_BYTES / (64 << 10));
+}
+
 static void it_says_how_many_there_are_and_fills_no_more_than_asked(void **state)
 {
     struct sl_state_path out[2];
@@ -594,6 +629,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_path_counts_what_it_carries, clean),
+        cmocka_unit_test_teardown(a_path_counts_the_time_in_which_writes_are_under_way, clean),
         cmocka_unit_test_teardown(it_says_how_many_there_are_and_fills_no_more_than_asked, clean),
         cmocka_unit_test_teardown(a_port_that_fails_shows_in_state_reason_and_events, clean),
         cmocka_unit_test_teardown(what_a_dead_path_did_not_deliver_is_counted_as_resent, clean),
