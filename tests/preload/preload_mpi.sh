@@ -7,6 +7,8 @@ set -uo pipefail
 mpi=$1 program=$(realpath "$2") shim=$(realpath "$3") sources=$4 module=${5:-}
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/wait.sh
+. "$(dirname "$0")/../wait.sh"
 
 for name in "${!SLUICE_@}" "${!OMPI_@}" "${!PMI@}" "${!SLURM_@}"; do
     unset "$name"
@@ -22,11 +24,21 @@ mpich) launcher=mpiexec.mpich ;;
 esac
 command -v "$launcher" >/dev/null || tap_skip_all "$launcher is not here"
 
-# Open MPI would rather refuse more ranks than cores.
+# Open MPI would rather refuse more ranks than cores. Of a job that does not end: what its processes wait for.
 job() {
-    local start=("$launcher")
+    local start=("$launcher") pid
     [[ $mpi == openmpi ]] && start+=(--oversubscribe --mca btl_base_warn_component_unused 0)
-    timeout -k 5 "${limit:-100}" "${start[@]}" "$@" 2>&1
+    "${start[@]}" "$@" 2>&1 &
+    pid=$!
+    if until_true "${limit:-100}" gone "$pid"; then
+        wait "$pid"
+        return
+    fi
+    echo "no end within ${limit:-100} s:"
+    ps -L -o pid,stat,time,wchan:24,args -p "$pid" --ppid "$pid"
+    kill "$pid"
+    until_true 5 gone "$pid" || kill -9 "$pid"
+    return 124
 }
 
 # under VARIABLE=VALUE... -- PROGRAM...: all ranks alike. Leaves what they say in $told.
