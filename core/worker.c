@@ -159,12 +159,12 @@ static int first_joins(struct sl_worker *worker)
     int err = 0;
 
     worker->threaded = worker->config->progress == SL_PROGRESS_THREAD && worker->idle == NULL;
-    if (worker->threaded)
-        sl_runtime_detach(&worker->timely);
-    if (worker->threaded)
+    if (worker->threaded) {
+        sl_runtime_detach(&worker->timely); /* which it had while it was lent */
         err = attach(worker, &worker->errand, SL_PACE_STEADY, pass_for_thread);
-    else if ((caps & SL_CAP_REPAIRS) != 0)
+    } else if ((caps & SL_CAP_REPAIRS) != 0) {
         err = attach(worker, &worker->errand, SL_PACE_LOOK, pass_for_thread);
+    }
     if (err == 0 && !worker->threaded && (caps & SL_CAP_TIMELY) != 0)
         err = attach_timely(worker);
     if (err == 0)
