@@ -283,20 +283,25 @@ static void flow_post(struct sl_dpdk_lane *lane, bool is_write, uint32_t imm, ui
 
 static void post(struct sl_mp_path *path, const struct sl_mp_tx_frame *frame, bool signal)
 {
+    struct sl_dpdk_lane *lane = sl_dpdk_lane_of(path);
+
     (void)signal; /* each message is acknowledged by itself */
-    flow_post(sl_dpdk_lane_of(path), false, sl_mp_imm(path->posted - 1, 0), 0, frame->bytes,
-              frame->len);
+    sl_dp_flow_expect(lane->flow, false);
+    flow_post(lane, false, sl_mp_imm(path->posted - 1, 0), 0, frame->bytes, frame->len);
 }
 
 /* Packets say where in the CTS their bytes belong: the upper bits with the id, the lower ones each
  * for itself. */
 static void write_piece(struct sl_mp_path *path, const struct sl_mp_piece *piece)
 {
+    struct sl_dpdk_lane *lane = sl_dpdk_lane_of(path);
+    const struct sl_mp_cts *cts = &piece->cts->cts;
     uint32_t upper = (uint32_t)(piece->off >> OFFSET_BITS);
     uint32_t lower = (uint32_t)(piece->off & ((UINT64_C(1) << OFFSET_BITS) - 1));
 
-    flow_post(sl_dpdk_lane_of(path), true, sl_mp_imm(upper, piece->cts->cts.id & 0xffff), lower,
-              sl_mp_piece_bytes(path, piece), piece->len);
+    sl_dp_flow_expect(lane->flow, piece->off + piece->len < cts->len);
+    flow_post(lane, true, sl_mp_imm(upper, cts->id & 0xffff), lower, sl_mp_piece_bytes(path, piece),
+              piece->len);
 }
 
 static bool is_full(struct sl_mp_path *path)

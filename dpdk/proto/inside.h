@@ -20,8 +20,9 @@
 #define SL_DP_REORDER_MOST 64u
 #define SL_DP_NEVER UINT64_MAX
 #define SL_DP_TURN_NS UINT64_C(50000) /* to a reply; a quarter of what a sender probes after */
-#define SL_DP_HELD_NS UINT64_C(50000) /* that an answer waits for more packets */
-#define SL_DP_HELD_MOST 32u           /* packets of a route that it waits for */
+/* That an answer waits for more packets: half of what a sender probes after. */
+#define SL_DP_HELD_NS UINT64_C(100000)
+#define SL_DP_HELD_MOST 32u /* packets of a route that it waits for */
 /* Of a message that may go first: less than frames have that try a path, as these go as data. */
 #define SL_DP_HIGH_BYTES 1000u
 #define SL_DP_HIGH_PACKETS 4u /* under way, of a flow whose packets go first */
@@ -149,6 +150,7 @@ struct sl_dp_flow {
     uint32_t posted, cut, arrived, retired; /* messages, as ordinals: next to be ... */
     uint32_t cut_offset;                    /* of message `cut` */
     uint64_t unsent;                        /* bytes that were posted and not cut */
+    bool follows;                           /* more than that is to be posted: send.c */
     uint8_t route_count, last_route;
     uint8_t same_route;  /* packets that may go by last_route without another choice */
     uint8_t weight_most; /* of its routes */

@@ -191,9 +191,12 @@ int sl_dp_transmit(struct sl_dp_flow *flow, unsigned idx, uint32_t seq, uint8_t 
  * go, nor for more than a quarter of the window, so that the next ones find room in time. */
 static bool may_wait(const struct sl_dp_flow *flow, const struct sl_dp_route *route, uint32_t len)
 {
-    return route->cc.pace_ns == 0 && flow->unsent > len && flow->limit - flow->next > 1 &&
-           sl_dp_route_room(flow, route) > 1 && route->unasked + 1 < SL_DP_HELD_MOST &&
-           route->unasked + 1 < route->cc.window / (4 * SL_DP_CC_ONE);
+    bool more = flow->unsent > len || flow->follows;
+    uint32_t unasked = route->unasked + 1;
+
+    return more && route->cc.pace_ns == 0 && flow->limit - flow->next > 1 &&
+           sl_dp_route_room(flow, route) > 1 && unasked < SL_DP_HELD_MOST &&
+           unasked < route->cc.window / (4 * SL_DP_CC_ONE);
 }
 
 unsigned sl_dp_send(struct sl_dp_flow *flow, unsigned budget)
@@ -254,6 +257,11 @@ static void post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t 
         sl_dp_wake(flow, flow->engine->now_ns);
     if (!flow->is_stuck)
         sl_dp_send(flow, SL_DP_WINDOW_MOST);
+}
+
+void sl_dp_flow_expect(struct sl_dp_flow *flow, bool more)
+{
+    flow->follows = more;
 }
 
 uint64_t sl_dp_flow_unsent(const struct sl_dp_flow *flow)

@@ -27,6 +27,7 @@ struct dp_stream {
     uint64_t arrived_bytes, done_ns; /* done_ns: when the last one arrived */
     bool is_bulk;                    /* bytes are neither copied nor looked at */
     bool is_hostile;                 /* what breaks the rules is refused, and no mistake */
+    bool is_torn;                    /* and ended a message early: the rest is one more */
     int status;                      /* of its sender's end */
     uint64_t failed_ns;
     uint64_t *sent_ns, *took_ns; /* of each message: posted, and how long until it arrived */

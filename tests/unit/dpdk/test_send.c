@@ -331,6 +331,23 @@ static void packets_ask_for_an_answer_in_time(void **state)
     hand_stop(&hand);
 }
 
+/* As the pieces of one long message are posted. */
+static void a_message_that_another_one_follows_asks_for_nothing(void **state)
+{
+    hand_start(&hand, &hand_ends);
+    sl_dp_flow_expect(hand.flow, true);
+    hand_post(&hand, 1, 3000);
+    assert_int_equal(hand.count, 3);
+    for (unsigned i = 0; i < 3; i++)
+        assert_false(asks(i));
+    sl_dp_flow_expect(hand.flow, false);
+    hand_post(&hand, 2, 2000);
+    assert_int_equal(hand.count, 5);
+    assert_false(asks(3));
+    assert_true(asks(4));
+    hand_stop(&hand);
+}
+
 /* ---- classes ---- */
 
 static void a_short_message_goes_first_while_nothing_is_before_it(void **state)
@@ -440,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_message_that_left_early_was_sent_when_it_left),
         cmocka_unit_test(no_message_leaves_early_that_depends_on_time_or_on_others),
         cmocka_unit_test(packets_ask_for_an_answer_in_time),
+        cmocka_unit_test(a_message_that_another_one_follows_asks_for_nothing),
         cmocka_unit_test(a_short_message_goes_first_while_nothing_is_before_it),
         cmocka_unit_test(a_message_that_is_not_short_does_not_go_first),
         cmocka_unit_test(many_short_messages_at_a_time_do_not_go_first),
