@@ -290,6 +290,14 @@ static void post(struct sl_mp_path *path, const struct sl_mp_tx_frame *frame, bo
     flow_post(lane, false, sl_mp_imm(path->posted - 1, 0), 0, frame->bytes, frame->len);
 }
 
+/* Does this path carry more of the message, where each of the others takes a piece first? */
+static bool more_follows(const struct sl_mp_path *path, const struct sl_mp_tx_cts *cts)
+{
+    uint64_t others = path->conn->path_count - 1;
+
+    return cts->cts.len - cts->dealt > others * path->piece_bytes;
+}
+
 /* Packets say where in the CTS their bytes belong: the upper bits with the id, the lower ones each
  * for itself. */
 static void write_piece(struct sl_mp_path *path, const struct sl_mp_piece *piece)
@@ -299,7 +307,7 @@ static void write_piece(struct sl_mp_path *path, const struct sl_mp_piece *piece
     uint32_t upper = (uint32_t)(piece->off >> OFFSET_BITS);
     uint32_t lower = (uint32_t)(piece->off & ((UINT64_C(1) << OFFSET_BITS) - 1));
 
-    sl_dp_flow_expect(lane->flow, piece->off + piece->len < cts->len);
+    sl_dp_flow_expect(lane->flow, more_follows(path, piece->cts));
     flow_post(lane, true, sl_mp_imm(upper, cts->id & 0xffff), lower, sl_mp_piece_bytes(path, piece),
               piece->len);
 }

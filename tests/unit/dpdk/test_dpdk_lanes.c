@@ -394,6 +394,50 @@ static void a_long_message_fills_its_packets(void **state)
     assert_in_range(count, fewest, fewest + 8);
 }
 
+/* Packets of writes, by lane: how many, of how many the answer may wait, and that of the last? */
+struct asked {
+    unsigned count[2], waiting[2];
+    bool last_waits[2];
+};
+
+static bool note_asked(void *arg, const uint8_t *bytes, size_t len)
+{
+    struct asked *asked = arg;
+    struct sl_dp_head head;
+
+    if (len <= 1024)
+        return true;
+    memcpy(&head, bytes, sizeof(head));
+    for (unsigned i = 0; i < 2; i++) {
+        if (head.flow != world_lane(1, i)->number)
+            continue;
+        asked->last_waits[i] = (head.flags & SL_DP_FLAG_MORE) != 0;
+        asked->waiting[i] += asked->last_waits[i];
+        asked->count[i]++;
+    }
+    return true;
+}
+
+/* Each lane's last packet of a message is answered at once, as no other one follows. */
+static void pieces_ask_where_their_lane_has_no_more_of_the_message(void **state)
+{
+    struct asked asked = {0};
+
+    (void)state;
+    sl_dpdk_config_edit(&world[0].config)->mp.piece_bytes = 64 << 10;
+    world_join();
+    world_message(LONG); /* windows grow */
+    world_message(LONG);
+    fake_port_watch(note_asked, &asked);
+    world_message(LONG);
+    fake_port_watch(NULL, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(asked.count[i] > 100);
+        assert_true(asked.waiting[i] > asked.count[i] * 9 / 10);
+        assert_false(asked.last_waits[i]);
+    }
+}
+
 static void each_kind_of_congestion_control_can_be_had(void **state)
 {
     static const char *const kinds[] = {"swift", "timely", "fixed"};
@@ -723,6 +767,7 @@ int main(void)
         CASE(without_a_wish_a_named_wire_has_one_route_and_any_other_four),
         CASE(a_long_message_is_posted_as_it_is_sent_so_that_others_wait_for_little),
         CASE(a_long_message_fills_its_packets),
+        CASE(pieces_ask_where_their_lane_has_no_more_of_the_message),
         CASE(each_kind_of_congestion_control_can_be_had),
         CASE(paths_between_two_ports_have_ports_of_their_own),
         CASE(a_preferred_port_comes_first_and_carries),
