@@ -160,6 +160,7 @@ void ds_draw(struct ds_run *run, uint64_t seed)
 
     memset(run, 0, offsetof(struct ds_run, old));
     run->olds = run->forged = 0;
+    run->replayed_ns = 0;
     sl_rng_init(&run->rng, seed);
     dp_wire_init(&run->wire, seed ^ 0x5eed);
     dp_traffic_init(&run->traffic, &run->wire);

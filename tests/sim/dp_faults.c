@@ -77,7 +77,7 @@ static void forge(struct ds_run *run)
                 return;
         }
         break;
-    case 2: /* an old one, once more */ break;
+    case 2: /* an old one, once more */ run->replayed_ns = run->wire.now_ns; break;
     case 3: /* to another flow, as if that had the number of one that is over */
         to = &run->wire.end[sl_rng_below(rng(run), run->wire.ends)];
         if (to == &run->wire.end[packet.end])

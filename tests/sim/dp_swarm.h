@@ -30,6 +30,7 @@ struct ds_run {
     struct ds_old old[DS_OLD];
     unsigned olds;
     unsigned forged;
+    uint64_t replayed_ns; /* when an old packet came once more */
 };
 
 void ds_draw(struct ds_run *run, uint64_t seed);

@@ -66,9 +66,11 @@ static bool all_over(void)
     return true;
 }
 
+/* The last news of the peer are before cut_ns, or what the wire lost and somebody sent once more. */
 static void judge_stream(unsigned i, uint64_t cut_ns)
 {
     const struct dp_stream *stream = &run.traffic.stream[i];
+    uint64_t news_ns = cut_ns > run.replayed_ns ? cut_ns : run.replayed_ns;
     uint64_t dead_ns = run.settings[0].dead_ns;
 
     if (stream->is_hostile || dp_stream_done(stream))
@@ -78,7 +80,7 @@ static void judge_stream(unsigned i, uint64_t cut_ns)
                  stream->status, stream->arrived, stream->count, stream->retired);
     else if (stream->status != 0 && stream->status != -ETIMEDOUT)
         dp_wrong(&run.traffic, "stream %u ended with %d", i, stream->status);
-    else if (stream->status != 0 && stream->failed_ns > cut_ns + dead_ns + DEATH_MARGIN_NS)
+    else if (stream->status != 0 && stream->failed_ns > news_ns + dead_ns + DEATH_MARGIN_NS)
         dp_wrong(&run.traffic, "a death was told after %.1f ms",
                  (double)(stream->failed_ns - cut_ns) / 1e6);
     else if (stream->status == 0 && stream->posted != stream->retired && !stream->from->is_closed &&
