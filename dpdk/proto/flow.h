@@ -147,8 +147,8 @@ struct sl_dp_engine *sl_dp_flow_engine(const struct sl_dp_flow *flow);
  * engine->now_ns. Calls nothing but packet(). */
 void sl_dp_flow_post(struct sl_dp_flow *flow, bool is_write, uint32_t imm, uint32_t base,
                      const void *bytes, uint32_t len);
-/* Is another message to follow the next one that is posted, and those after it, as soon as there is
- * room? The answer to its last packet may wait then, for a tenth of a millisecond at most. */
+/* Of each message that is posted from now on: does another one follow as soon as there is room? The
+ * answer to its last packet may wait then: for 100 us where none follows after all. */
 void sl_dp_flow_expect(struct sl_dp_flow *flow, bool more);
 /* The same of a message of one packet with nothing before it, where nothing depends on what time
  * it is: the clock need not be read before the packet is with the port. sl_dp_flow_left() follows,

@@ -66,7 +66,7 @@ static bool all_over(void)
     return true;
 }
 
-/* The last news of the peer are before cut_ns, or what the wire lost and somebody sent once more. */
+/* The last news of the peer are before cut_ns, or what the wire lost and somebody sent again. */
 static void judge_stream(unsigned i, uint64_t cut_ns)
 {
     const struct dp_stream *stream = &run.traffic.stream[i];
